@@ -1,0 +1,33 @@
+# Shared compile settings, and the function with which a room of src/ declares itself.
+
+add_library(quire_settings INTERFACE)
+target_include_directories(quire_settings INTERFACE ${CMAKE_SOURCE_DIR}/src)
+target_compile_options(quire_settings INTERFACE -Wall -Wextra -Wshadow -Wno-psabi)
+if(QUIRE_SANITIZE)
+  target_compile_options(quire_settings INTERFACE -fsanitize=${QUIRE_SANITIZE} -fno-omit-frame-pointer -O1)
+  target_link_options(quire_settings INTERFACE -fsanitize=${QUIRE_SANITIZE})
+endif()
+if(QUIRE_FUZZ)
+  target_compile_options(quire_settings INTERFACE -fsanitize=fuzzer-no-link)
+endif()
+find_package(Threads REQUIRED)
+target_link_libraries(quire_settings INTERFACE Threads::Threads)
+
+# quire_room(NAME [ROOMS ...] [LIBS ...]): a static library quire_NAME of every .cpp in src/NAME,
+# linked to the rooms on its left and to outside libraries.
+function(quire_room name)
+  cmake_parse_arguments(ARG "" "" "ROOMS;LIBS" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cpp)
+  list(FILTER sources EXCLUDE REGEX "isa\\.cpp$") # built once per instruction set, see src/CMakeLists.txt
+  set(kind PUBLIC)
+  if(sources)
+    add_library(quire_${name} STATIC ${sources})
+  else()
+    add_library(quire_${name} INTERFACE)
+    set(kind INTERFACE)
+  endif()
+  target_link_libraries(quire_${name} ${kind} quire_settings ${ARG_LIBS})
+  foreach(room IN LISTS ARG_ROOMS)
+    target_link_libraries(quire_${name} ${kind} quire_${room})
+  endforeach()
+endfunction()
