@@ -1,0 +1,46 @@
+// Finds tokens that stand for a literal text (control and user-defined ones) in the input.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace quire {
+
+// A sorted list of texts, searched by narrowing a range one byte at a time.
+class SpecialTokens {
+ public:
+  struct Match {
+    size_t start;
+    size_t size_bytes;  // 0: nothing found, start is the end of the text
+    int32_t id;
+  };
+
+  // Copies the text.
+  void add(std::string_view text, int32_t id);
+
+  // Call once after the last add. Two tokens with one text, or one with none, are an Error.
+  void finish();
+
+  // The leftmost match at or after `from`, the longest of those that start there.
+  Match find(std::string_view text, size_t from) const;
+
+  // Id of the token that is exactly `text`.
+  std::optional<int32_t> find_exact(std::string_view text) const;
+
+ private:
+  struct Token {
+    std::string text;
+    int32_t id;
+  };
+
+  Match longest_at(std::string_view text, size_t start) const;
+
+  std::vector<Token> tokens_;            // sorted by text after finish()
+  std::array<bool, 256> first_bytes_{};  // bytes that begin one of them
+};
+
+}  // namespace quire
