@@ -3,6 +3,11 @@
 add_library(quire_settings INTERFACE)
 target_include_directories(quire_settings INTERFACE ${CMAKE_SOURCE_DIR}/src)
 target_compile_options(quire_settings INTERFACE -Wall -Wextra -Wshadow -Wno-psabi)
+option(QUIRE_WERROR "Turn warnings into errors" OFF)
+if(QUIRE_WERROR)
+  # With sanitizers GCC warns of values that are in fact initialised (its manual, -fsanitize).
+  target_compile_options(quire_settings INTERFACE -Werror $<$<BOOL:${QUIRE_SANITIZE}>:-Wno-maybe-uninitialized>)
+endif()
 if(QUIRE_SANITIZE)
   target_compile_options(quire_settings INTERFACE -fsanitize=${QUIRE_SANITIZE} -fno-omit-frame-pointer -O1)
   target_link_options(quire_settings INTERFACE -fsanitize=${QUIRE_SANITIZE})
