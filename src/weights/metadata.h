@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <variant>
 
@@ -47,7 +48,7 @@ inline MetadataType metadata_type(const MetadataValue& value) {
 }
 
 // The type in words for messages: "u32", "array of string".
-const char* metadata_value_type_name(const MetadataValue& value);
+std::string metadata_value_type_name(const MetadataValue& value);
 
 struct MetadataEntry {
   std::string_view key;
