@@ -47,6 +47,10 @@ class ChatTemplate {
  private:
   explicit ChatTemplate(std::string default_system_message);
 
+  void append_turn(const Tokenizer& tokenizer, const ChatMessage& message, bool first,
+                   std::vector<int32_t>& ids) const;
+  void append_generation_prompt(const Tokenizer& tokenizer, std::vector<int32_t>& ids) const;
+
   std::string default_system_message_;
 };
 

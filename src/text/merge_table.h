@@ -1,6 +1,7 @@
 // The merges of a BPE vocabulary, and the merging itself.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 

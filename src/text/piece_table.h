@@ -2,6 +2,7 @@
 // is construction time: one allocation for 49,152 tokens instead of one per token.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <vector>

@@ -3,6 +3,7 @@
 // limits, and with one table of character classes for all.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>

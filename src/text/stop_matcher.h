@@ -1,6 +1,7 @@
 // Cuts a stream of text before the first stop string without ever showing a part of that stop.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -32,10 +33,13 @@ class StopMatcher {
  private:
   // State of the automaton: the longest suffix of the text that begins some stop.
   struct Node {
-    int32_t next[256];
+    explicit Node(uint32_t depth);
+    std::array<int32_t, 256> next;
     uint32_t depth_bytes;
-    uint32_t match_bytes;  // length of the longest stop that ends here, 0 if none
+    uint32_t match_bytes = 0;  // length of the longest stop that ends here, 0 if none
   };
+
+  static constexpr size_t kNone = std::string::npos;
 
   void add_stop(std::string_view stop);
   void link_failures();
@@ -44,9 +48,8 @@ class StopMatcher {
   std::vector<Node> nodes_;  // [0] is the root; empty if there are no stops
   int32_t state_ = 0;
   std::string held_;               // text not yet returned
-  size_t match_start_ = npos;      // in held_: start of the earliest completed stop
+  size_t match_start_ = kNone;     // in held_: start of the earliest completed stop
   bool stopped_ = false;
-  static constexpr size_t npos = std::string::npos;
 };
 
 }  // namespace quire

@@ -70,6 +70,10 @@ class Tokenizer {
   std::vector<uint8_t> missing_bytes() const;
 
  private:
+  // Places inside a word are 32 bit.
+  static constexpr size_t kMaxTextBytes = 0x7fffffff;
+
+  PieceTable::Keys keys() const { return {arena_.data(), offsets_.data()}; }
   bool in_range(int32_t id) const { return id >= 0 && id < size(); }
   void read_tokens(const Vocabulary& vocabulary);
   void read_byte_tokens();
