@@ -20,7 +20,7 @@ std::string quoted(std::string_view text);
 
 // What is being read, for messages: "metadata entry 3 of 34 ('general.name')".
 struct Place {
-  const char* kind;  // "metadata entry", "tensor info" or "header"
+  const char* kind;  // "metadata entry", "tensor info" or "the header"
   uint64_t index = 0;
   uint64_t total = 0;  // 0: `kind` says it all
   std::string_view name = {};
@@ -38,7 +38,7 @@ class ByteCursor {
   uint64_t remaining() const { return bytes_.size() - position_; }
   const std::byte* here() const { return bytes_.data() + position_; }
 
-  Place place{"header"};
+  Place place{"the header"};
 
   // The next n_bytes; `field` names them in the Error if they are not there.
   const std::byte* take(uint64_t n_bytes, const char* field) {
