@@ -40,8 +40,9 @@ std::string unescape_newlines(std::string_view text) {
 
 int32_t marker(const Tokenizer& tokenizer, std::string_view text) {
   const std::optional<int32_t> id = tokenizer.find_control(text);
-  if (!id) throw Error("the chat template needs the control token '" + std::string(text) + "', which the vocabulary lacks");
-  return *id;
+  if (id) return *id;
+  throw Error("the chat template needs the control token '" + std::string(text) +
+              "', which the vocabulary lacks");
 }
 
 // Role, newline and content are one piece of text, as when a rendered prompt is split at its markers: a

@@ -55,7 +55,8 @@ class LongWord {
  private:
   // Looks up the pair that begins at `i` and appends it to the heap's array; true if there is one.
   bool rank_pair(uint32_t i) {
-    pairs_[i] = next_[i] < n_ ? merges_.find(ids_[i], ids_[next_[i]]) : MergeTable::Merge{MergeTable::kNoRank, 0};
+    pairs_[i] = {MergeTable::kNoRank, 0};
+    if (next_[i] < n_) pairs_[i] = merges_.find(ids_[i], ids_[next_[i]]);
     if (pairs_[i].rank == MergeTable::kNoRank) return false;
     heap_.push_back(static_cast<uint64_t>(pairs_[i].rank) << 32 | i);
     return true;

@@ -48,8 +48,8 @@ constexpr std::array<Class, 128> kAsciiClasses = make_ascii_classes();
 
 // Unicode's White_Space above ASCII: not quite the categories Z* (U+0085 is a control character).
 bool is_wide_space(uint32_t c) {
-  return c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 ||
-         c == 0x202f || c == 0x205f || c == 0x3000;
+  return c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 ||
+         c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
 Class class_of(uint32_t code_point) {

@@ -52,8 +52,8 @@ SpecialTokens::Match SpecialTokens::longest_at(std::string_view text, size_t sta
 }
 
 std::optional<int32_t> SpecialTokens::find_exact(std::string_view text) const {
-  const auto found = std::lower_bound(tokens_.begin(), tokens_.end(), text,
-                                      [](const Token& t, std::string_view wanted) { return t.text < wanted; });
+  const auto before = [](const Token& t, std::string_view wanted) { return t.text < wanted; };
+  const auto found = std::lower_bound(tokens_.begin(), tokens_.end(), text, before);
   if (found == tokens_.end() || found->text != text) return std::nullopt;
   return found->id;
 }

@@ -13,7 +13,8 @@ std::vector<int32_t> Tokenizer::encode(std::string_view bytes, ControlTokens con
   return ids;
 }
 
-void Tokenizer::encode_append(std::string_view bytes, ControlTokens control, std::vector<int32_t>& ids) const {
+void Tokenizer::encode_append(std::string_view bytes, ControlTokens control,
+                              std::vector<int32_t>& ids) const {
   if (bytes.size() > kMaxTextBytes) throw Error("a text of 2 GiB or more cannot be encoded in one piece");
   const SpecialTokens& literals = control == ControlTokens::kParse ? special_ : user_defined_;
   for (size_t at = 0; at < bytes.size();) {

@@ -52,7 +52,9 @@ class Tokenizer {
   int32_t size() const { return static_cast<int32_t>(types_.size()); }
 
   // False also for ids outside the vocabulary.
-  bool is_control(int32_t id) const { return in_range(id) && types_[static_cast<size_t>(id)] == kTokenControl; }
+  bool is_control(int32_t id) const {
+    return in_range(id) && types_[static_cast<size_t>(id)] == kTokenControl;
+  }
 
   // True for eos, eot and eom of the file and for control tokens whose well-known text ends a turn or a
   // document ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", ...); false for ids outside the vocabulary.

@@ -1,0 +1,46 @@
+#include "base/memory.h"
+
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include <cstdlib>
+#include <utility>
+
+#include "base/error.h"
+
+namespace quire {
+
+namespace {
+constexpr size_t kHugePageBytes = size_t{2} << 20;
+}
+
+Memory::Memory(size_t n_bytes) : n_bytes_(n_bytes) {
+  if (n_bytes == 0) return;
+  const size_t alignment = n_bytes >= kHugePageBytes ? kHugePageBytes : 64;
+  const size_t rounded = (n_bytes + alignment - 1) / alignment * alignment;
+  data_ = static_cast<std::byte*>(std::aligned_alloc(alignment, rounded));
+  if (data_ == nullptr) {
+    throw Error("out of memory: the system refused " + std::to_string(n_bytes) + " bytes");
+  }
+  // A hint only: the whole huge pages inside, so that resident memory never exceeds what was asked for.
+  if (n_bytes >= kHugePageBytes) madvise(data_, n_bytes / kHugePageBytes * kHugePageBytes, MADV_HUGEPAGE);
+}
+
+Memory::~Memory() { std::free(data_); }
+
+Memory::Memory(Memory&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), n_bytes_(std::exchange(other.n_bytes_, 0)) {}
+
+Memory& Memory::operator=(Memory&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(n_bytes_, other.n_bytes_);
+  return *this;
+}
+
+uint64_t peak_resident_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
+}
+
+}  // namespace quire

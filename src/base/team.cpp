@@ -1,0 +1,72 @@
+#include "base/team.h"
+
+#include "base/error.h"
+
+namespace quire {
+
+namespace {
+
+// About 50 us of pauses: longer than a phase, shorter than a time slice.
+constexpr int kSpins = 2000;
+
+void wait_while_equal(const std::atomic<uint32_t>& value, uint32_t old) {
+  for (int i = 0; i < kSpins; ++i) {
+    if (value.load(std::memory_order_acquire) != old) return;
+    __builtin_ia32_pause();
+  }
+  while (value.load(std::memory_order_acquire) == old) value.wait(old, std::memory_order_acquire);
+}
+
+}  // namespace
+
+int Worker::size() const { return team_.n_threads_; }
+
+void Worker::barrier() {
+  if (team_.n_threads_ > 1) team_.arrive();
+}
+
+Team::Team(int n_threads) : n_threads_(n_threads) {
+  QUIRE_CHECK(n_threads >= 1);
+  for (int rank = 1; rank < n_threads; ++rank) threads_.emplace_back([this, rank] { serve(rank); });
+}
+
+Team::~Team() {
+  stopping_ = true;
+  run_number_.fetch_add(1, std::memory_order_release);
+  run_number_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void Team::run(const std::function<void(Worker&)>& work) {
+  work_ = &work;
+  run_number_.fetch_add(1, std::memory_order_release);
+  run_number_.notify_all();
+  Worker self(*this, 0);
+  work(self);
+  if (n_threads_ > 1) arrive();
+}
+
+void Team::serve(int rank) {
+  for (uint32_t seen = 0;; ++seen) {
+    wait_while_equal(run_number_, seen);
+    if (stopping_) return;
+    Worker self(*this, rank);
+    (*work_)(self);
+    arrive();
+  }
+}
+
+// The last to arrive resets the hand-out counter and opens the next phase.
+void Team::arrive() {
+  const uint32_t phase = phase_.load(std::memory_order_relaxed);
+  if (n_arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == n_threads_) {
+    n_arrived_.store(0, std::memory_order_relaxed);
+    next_.store(0, std::memory_order_relaxed);
+    phase_.store(phase + 1, std::memory_order_release);
+    phase_.notify_all();
+  } else {
+    wait_while_equal(phase_, phase);
+  }
+}
+
+}  // namespace quire

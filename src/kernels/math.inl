@@ -1,0 +1,80 @@
+// Functions between the products: exp, RMS norm, SiLU, RoPE.
+
+// exp(x) for x <= 88, within 2 ulp; exactly 0 below -87.3 (where the true value is under 2^-126).
+// x = n ln2 + r, |r| <= ln2 / 2; e^r by its Taylor series to r^7 (remainder 5e-9 relative).
+QUIRE_INLINE F32x16 exponential(F32x16 x) {
+  constexpr float kLowest = -87.3f;
+  const F32x16 clamped = min(max(x, set1(kLowest)), set1(88.0f));
+  const F32x16 n = round_even(mul(clamped, set1(1.44269504f)));
+  F32x16 r = fma(n, set1(-0.693359375f), clamped);  // ln2 in two parts: the first has 9 bits, n * it is exact
+  r = fma(n, set1(2.12194440e-4f), r);
+  F32x16 p = set1(1.98412698e-4f);
+  p = fma(p, r, set1(1.38888889e-3f));
+  p = fma(p, r, set1(8.33333333e-3f));
+  p = fma(p, r, set1(4.16666667e-2f));
+  p = fma(p, r, set1(1.66666667e-1f));
+  p = fma(p, r, set1(0.5f));
+  p = fma(p, r, set1(1.0f));
+  p = fma(p, r, set1(1.0f));
+  return where_at_least(x, kLowest, scale_by_power(p, n));
+}
+
+void rms_norm(const float* x, const float* weight, float eps, int n, float* out) {
+  const int whole = n & ~15;
+  const int rest = n - whole;
+  F32x16 squares = zero();
+  for (int i = 0; i < whole; i += 16) squares = fma(load(x + i), load(x + i), squares);
+  if (rest > 0) squares = fma(load_partial(x + whole, rest), load_partial(x + whole, rest), squares);
+  const float mean = reduce_add(squares) / (float)n;
+  const F32x16 inverse = set1(1.0f / __builtin_sqrtf(mean + eps));
+  for (int i = 0; i < whole; i += 16) store(out + i, mul(mul(load(x + i), inverse), load(weight + i)));
+  if (rest > 0) {
+    const F32x16 y = mul(mul(load_partial(x + whole, rest), inverse), load_partial(weight + whole, rest));
+    store_partial(out + whole, y, rest);
+  }
+}
+
+// g / (1 + exp(-g)) * u
+QUIRE_INLINE F32x16 silu_times(F32x16 g, F32x16 u) {
+  return mul(div(g, add(set1(1.0f), exponential(sub(zero(), g)))), u);
+}
+
+void silu_multiply(float* gate, const float* up, int n) {
+  const int whole = n & ~15;
+  for (int i = 0; i < whole; i += 16) store(gate + i, silu_times(load(gate + i), load(up + i)));
+  const int rest = n - whole;
+  if (rest > 0) {
+    store_partial(gate + whole, silu_times(load_partial(gate + whole, rest), load_partial(up + whole, rest)), rest);
+  }
+}
+
+QUIRE_INLINE void rotate_pair(float* a, float* b, F32x16 x, F32x16 y, F32x16 c, F32x16 s, int n) {
+  const F32x16 first = sub(mul(x, c), mul(y, s));
+  const F32x16 second = add(mul(x, s), mul(y, c));
+  if (n >= 16) {
+    store(a, first);
+    store(b, second);
+  } else {
+    store_partial(a, first, n);
+    store_partial(b, second, n);
+  }
+}
+
+void rope(float* x, int n_heads, int head_dim, int half, const float* cosine, const float* sine, float scale) {
+  const F32x16 factor = set1(scale);
+  for (int h = 0; h < n_heads; ++h, x += head_dim) {
+    int i = 0;
+    for (; i + 16 <= half; i += 16) {
+      const F32x16 c = mul(load(cosine + i), factor);
+      const F32x16 s = mul(load(sine + i), factor);
+      rotate_pair(x + i, x + half + i, load(x + i), load(x + half + i), c, s, 16);
+    }
+    if (i < half) {
+      const int n = half - i;
+      const F32x16 c = mul(load_partial(cosine + i, n), factor);
+      const F32x16 s = mul(load_partial(sine + i, n), factor);
+      rotate_pair(x + i, x + half + i, load_partial(x + i, n), load_partial(x + half + i, n), c, s, n);
+    }
+    for (int j = 2 * half; j < head_dim; ++j) x[j] *= scale;
+  }
+}

@@ -1,0 +1,81 @@
+// The table of kernels of one instruction set. Plain functions over raw pointers: no allocation, no
+// exceptions, no threads; callers split the work and own the memory.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/panel.h"
+
+namespace quire {
+
+// Formats of exact rows, in the order of the tables below (format/catalogue.h).
+constexpr int kRowFormats = 3;  // f32, f16, bf16
+constexpr int kPageTokens = 64;
+// Kernels read whole registers: every page and every weight buffer has this many spare bytes behind it.
+constexpr int kSpareBytes = 64;
+
+// One panel of 16 weight rows times a tile of tokens.
+struct LinearArgs {
+  const uint8_t* panel;     // layout in panel.h
+  const void* activations;  // fast: a quantized tile; otherwise float [tokens][lda]
+  size_t lda;               // floats from token to token; unused by the fast path
+  int columns;
+  int tile_tokens;  // 1 or kTileTokens: the layout of a quantized tile
+  int n_tokens;     // how many tokens of the tile exist
+  int n_rows;       // how many rows of the panel exist
+  float* out;       // [n_tokens][ldo], already at the panel's first row
+  size_t ldo;
+  bool accumulate;  // add to `out` (residual) instead of writing it
+};
+using LinearFn = void (*)(const LinearArgs&);
+
+struct Ops {
+  const char* name;  // "scalar", "avx2", "avx512"
+
+  // ---- weights -------------------------------------------------------------------------------------------
+  // Quantized panels take a tile made by quantize_tile; the three float kinds read floats on either path.
+  LinearFn linear_fast[kPanelKinds];
+  // Activations stay in f32; weights are expanded in registers.
+  LinearFn linear_precise[kPanelKinds];
+  // x [n_tokens][ldx] -> one tile (layout in panel.h); tokens from n_tokens to tile_tokens become zeros.
+  void (*quantize_tile)(const float* x, size_t ldx, int n_tokens, int tile_tokens, int columns, uint8_t* tile);
+
+  // ---- between the products ------------------------------------------------------------------------------
+  // out = x / rms(x) * weight, over n values.
+  void (*rms_norm)(const float* x, const float* weight, float eps, int n, float* out);
+  // gate = silu(gate) * up, over n values.
+  void (*silu_multiply)(float* gate, const float* up, int n);
+  // Rotates the first 2 * half dims of n_heads heads of one token in place: pairs are (i, i + half).
+  // cosine and sine hold `half` values; every value of the head is multiplied by `scale` afterwards.
+  void (*rope)(float* x, int n_heads, int head_dim, int half, const float* cosine, const float* sine, float scale);
+
+  // ---- exact rows of the cache ---------------------------------------------------------------------------
+  // A page keeps the keys of one KV head as [head_dim][64] and its values as [64][head_dim].
+  // Stores n rows k [n][ldk] as tokens first..first + n - 1 of a page.
+  void (*store_keys[kRowFormats])(void* page_keys, int first, int n, int head_dim, const float* k, size_t ldk);
+  void (*store_values[kRowFormats])(void* page_values, int first, int n, int head_dim, const float* v, size_t ldv);
+  // Expands a page to f32, same layout.
+  void (*unpack[kRowFormats])(const void* rows, size_t n_values, float* out);
+
+  // ---- attention over one page ---------------------------------------------------------------------------
+  // scores [n][64] = q [n][ldq] . keys, for all 64 lanes: lanes that hold no token give garbage.
+  void (*score[kRowFormats])(const float* q, size_t ldq, int n, int head_dim, const void* keys, float* scores);
+  // Running softmax. For each of n rows: lanes outside masks[i] are ignored, m[i] and l[i] are updated, scores
+  // become exp(score - m), and correction[i] is what the row's output so far must be multiplied by.
+  void (*softmax)(float* scores, const uint64_t* masks, int n, float* m, float* l, float* correction);
+  // o [n][ldo] = o * correction + probabilities [n][64] . values, over the rows named in `rows`.
+  void (*accumulate[kRowFormats])(const float* probabilities, const float* correction, uint64_t rows, int n,
+                                  int head_dim, const void* values, float* o, size_t ldo);
+  // Merges partial state b into a, n heads: (m, l, o [n][head_dim]); an empty state (l = 0) changes nothing.
+  void (*merge)(float* m_a, float* l_a, float* o_a, const float* m_b, const float* l_b, const float* o_b, int n,
+                int head_dim);
+};
+
+// The widest instruction set that this machine has, or the one named by QUIRE_FORCE_ISA (tests): an unknown
+// or unsupported name is an Error. Chosen once; the same table for the life of the process.
+const Ops& ops();
+// The table by name, or nullptr where the name is unknown or the machine lacks it.
+const Ops* ops_by_name(const char* name);
+
+}  // namespace quire

@@ -1,0 +1,168 @@
+// Sixteen lanes in two ymm registers. Needs AVX2, FMA and F16C.
+
+struct F32x16 { __m256 a, b; };
+struct I32x16 { __m256i a, b; };
+struct U8x64 { __m256i a, b; };
+
+QUIRE_INLINE F32x16 zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
+QUIRE_INLINE F32x16 set1(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+QUIRE_INLINE F32x16 load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+QUIRE_INLINE void store(float* p, F32x16 x) {
+  _mm256_storeu_ps(p, x.a);
+  _mm256_storeu_ps(p + 8, x.b);
+}
+QUIRE_INLINE F32x16 load_partial(const float* p, int n) {
+  float lanes[16] = {0};
+  for (int i = 0; i < n; ++i) lanes[i] = p[i];
+  return load(lanes);
+}
+QUIRE_INLINE void store_partial(float* p, F32x16 x, int n) {
+  float lanes[16];
+  store(lanes, x);
+  for (int i = 0; i < n; ++i) p[i] = lanes[i];
+}
+QUIRE_INLINE F32x16 load_f16(const uint16_t* p) {
+  return {_mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p)),
+          _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)(p + 8)))};
+}
+QUIRE_INLINE __m256 half_bf16(const uint16_t* p) {
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i*)p)), 16));
+}
+QUIRE_INLINE F32x16 load_bf16(const uint16_t* p) { return {half_bf16(p), half_bf16(p + 8)}; }
+QUIRE_INLINE void store_f16(uint16_t* p, F32x16 x) {
+  _mm_storeu_si128((__m128i*)p, _mm256_cvtps_ph(x.a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  _mm_storeu_si128((__m128i*)(p + 8), _mm256_cvtps_ph(x.b, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+QUIRE_INLINE F32x16 load_u8(const uint8_t* p) {
+  const __m128i x = _mm_loadu_si128((const __m128i*)p);
+  return {_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(x)),
+          _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(x, 8)))};
+}
+QUIRE_INLINE F32x16 load_i8(const int8_t* p) {
+  const __m128i x = _mm_loadu_si128((const __m128i*)p);
+  return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(x)),
+          _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(x, 8)))};
+}
+QUIRE_INLINE F32x16 add(F32x16 x, F32x16 y) { return {_mm256_add_ps(x.a, y.a), _mm256_add_ps(x.b, y.b)}; }
+QUIRE_INLINE F32x16 sub(F32x16 x, F32x16 y) { return {_mm256_sub_ps(x.a, y.a), _mm256_sub_ps(x.b, y.b)}; }
+QUIRE_INLINE F32x16 mul(F32x16 x, F32x16 y) { return {_mm256_mul_ps(x.a, y.a), _mm256_mul_ps(x.b, y.b)}; }
+QUIRE_INLINE F32x16 div(F32x16 x, F32x16 y) { return {_mm256_div_ps(x.a, y.a), _mm256_div_ps(x.b, y.b)}; }
+QUIRE_INLINE F32x16 fma(F32x16 x, F32x16 y, F32x16 z) {
+  return {_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b)};
+}
+QUIRE_INLINE F32x16 max(F32x16 x, F32x16 y) { return {_mm256_max_ps(x.a, y.a), _mm256_max_ps(x.b, y.b)}; }
+QUIRE_INLINE F32x16 min(F32x16 x, F32x16 y) { return {_mm256_min_ps(x.a, y.a), _mm256_min_ps(x.b, y.b)}; }
+QUIRE_INLINE F32x16 abs(F32x16 x) {
+  const __m256 mask = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
+  return {_mm256_and_ps(x.a, mask), _mm256_and_ps(x.b, mask)};
+}
+QUIRE_INLINE F32x16 round_even(F32x16 x) {
+  return {_mm256_round_ps(x.a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC),
+          _mm256_round_ps(x.b, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
+}
+// a where x >= bound, else 0 (0 too where x is NaN).
+QUIRE_INLINE F32x16 where_at_least(F32x16 x, float bound, F32x16 a) {
+  const __m256 limit = _mm256_set1_ps(bound);
+  return {_mm256_and_ps(_mm256_cmp_ps(x.a, limit, _CMP_GE_OQ), a.a),
+          _mm256_and_ps(_mm256_cmp_ps(x.b, limit, _CMP_GE_OQ), a.b)};
+}
+QUIRE_INLINE __m256 bits_to_mask(uint32_t bits) {
+  const __m256i one_bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+  const __m256i set = _mm256_and_si256(_mm256_set1_epi32((int)bits), one_bit);
+  return _mm256_castsi256_ps(_mm256_cmpeq_epi32(set, one_bit));
+}
+// x in the lanes whose bit is set, else y.
+QUIRE_INLINE F32x16 select_bits(uint32_t bits, F32x16 x, F32x16 y) {
+  return {_mm256_blendv_ps(y.a, x.a, bits_to_mask(bits)), _mm256_blendv_ps(y.b, x.b, bits_to_mask(bits >> 8))};
+}
+QUIRE_INLINE __m256 half_scale(__m256 a, __m256 n) {
+  const __m256i bits = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);
+  return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a), bits));
+}
+// a * 2^n for integral n in [-127, 127].
+QUIRE_INLINE F32x16 scale_by_power(F32x16 x, F32x16 n) { return {half_scale(x.a, n.a), half_scale(x.b, n.b)}; }
+// Lanes i and i + 8, then i and i + 4, ...: the same tree on every instruction set.
+QUIRE_INLINE float reduce_add(F32x16 x) {
+  const __m256 y = _mm256_add_ps(x.a, x.b);
+  __m128 z = _mm_add_ps(_mm256_castps256_ps128(y), _mm256_extractf128_ps(y, 1));
+  z = _mm_add_ps(z, _mm_movehl_ps(z, z));
+  return _mm_cvtss_f32(_mm_add_ss(z, _mm_movehdup_ps(z)));
+}
+QUIRE_INLINE float reduce_max(F32x16 x) {
+  const __m256 y = _mm256_max_ps(x.a, x.b);
+  __m128 z = _mm_max_ps(_mm256_castps256_ps128(y), _mm256_extractf128_ps(y, 1));
+  z = _mm_max_ps(z, _mm_movehl_ps(z, z));
+  return _mm_cvtss_f32(_mm_max_ss(z, _mm_movehdup_ps(z)));
+}
+
+QUIRE_INLINE I32x16 izero() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+QUIRE_INLINE I32x16 iadd(I32x16 x, I32x16 y) { return {_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)}; }
+QUIRE_INLINE F32x16 to_float(I32x16 x) { return {_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)}; }
+// Rounds to nearest even and stores 16 signed bytes; values lie in [-127, 127].
+QUIRE_INLINE void store_i8(int8_t* p, F32x16 x) {
+  const __m256i words = _mm256_packs_epi32(_mm256_cvtps_epi32(x.a), _mm256_cvtps_epi32(x.b));
+  // packs works inside 128-bit halves: quarters come out 0 2 1 3.
+  const __m256i ordered = _mm256_permute4x64_epi64(words, 0xd8);
+  _mm_storeu_si128((__m128i*)p,
+                   _mm_packs_epi16(_mm256_castsi256_si128(ordered), _mm256_extracti128_si256(ordered, 1)));
+}
+
+QUIRE_INLINE U8x64 load_bytes(const uint8_t* p) {
+  return {_mm256_loadu_si256((const __m256i*)p), _mm256_loadu_si256((const __m256i*)(p + 32))};
+}
+QUIRE_INLINE U8x64 low_nibbles(U8x64 x) {
+  const __m256i mask = _mm256_set1_epi8(15);
+  return {_mm256_and_si256(x.a, mask), _mm256_and_si256(x.b, mask)};
+}
+QUIRE_INLINE U8x64 high_nibbles(U8x64 x) {
+  return low_nibbles({_mm256_srli_epi16(x.a, 4), _mm256_srli_epi16(x.b, 4)});
+}
+// One byte of 0 or 255 per bit: spread the four bytes of `bits` over the lanes, test one bit in each.
+QUIRE_INLINE __m256i bits_to_bytes(uint32_t bits) {
+  const __m256i spread = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1,  //
+                                          2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3);
+  const __m256i one_bit = _mm256_set1_epi64x((long long)0x8040201008040201ull);
+  const __m256i bytes = _mm256_shuffle_epi8(_mm256_set1_epi32((int)bits), spread);
+  return _mm256_cmpeq_epi8(_mm256_and_si256(bytes, one_bit), one_bit);
+}
+// x + value in the bytes whose bit is set in the 64-bit word at p.
+QUIRE_INLINE U8x64 add_where(U8x64 x, const uint8_t* p, int value) {
+  uint32_t bits[2];
+  memcpy(bits, p, 8);
+  const __m256i term = _mm256_set1_epi8((char)value);
+  return {_mm256_add_epi8(x.a, _mm256_and_si256(bits_to_bytes(bits[0]), term)),
+          _mm256_add_epi8(x.b, _mm256_and_si256(bits_to_bytes(bits[1]), term))};
+}
+// Unsigned weights up to 255 would overflow the 16-bit sums of vpmaddubsw, so the product is taken as
+// |a| (unsigned) times the weight only where weights stay below 128; see dot4_wide for the others.
+QUIRE_INLINE __m256i half_dot4(__m256i acc, __m256i x, __m256i a) {
+  return _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(x, a), _mm256_set1_epi16(1)));
+}
+// acc[lane] += sum over j of x[4 lane + j] * a[j], exact for every byte of x and a in [-127, 127]:
+// x = (x & 127) + (x & 128), and each part keeps the 16-bit sums in range
+// (2 * 127 * 127 = 32258; the second part is 128 * a, taken as 64 * a twice).
+QUIRE_INLINE __m256i half_dot4_wide(__m256i acc, __m256i x, __m256i a) {
+  acc = half_dot4(acc, _mm256_and_si256(x, _mm256_set1_epi8(127)), a);
+  const __m256i top = _mm256_and_si256(_mm256_srli_epi16(x, 1), _mm256_set1_epi8(64));
+  const __m256i sums = _mm256_maddubs_epi16(top, a);
+  return _mm256_add_epi32(acc, _mm256_madd_epi16(sums, _mm256_set1_epi16(2)));
+}
+QUIRE_INLINE I32x16 dot4(I32x16 acc, U8x64 x, const int8_t* a) {
+  int32_t four;
+  memcpy(&four, a, 4);
+  const __m256i activations = _mm256_set1_epi32(four);
+  return {half_dot4(acc.a, x.a, activations), half_dot4(acc.b, x.b, activations)};
+}
+QUIRE_INLINE I32x16 dot4_wide(I32x16 acc, U8x64 x, const int8_t* a) {
+  int32_t four;
+  memcpy(&four, a, 4);
+  const __m256i activations = _mm256_set1_epi32(four);
+  return {half_dot4_wide(acc.a, x.a, activations), half_dot4_wide(acc.b, x.b, activations)};
+}
+// Byte j of each lane as a float.
+template <int j>
+QUIRE_INLINE F32x16 lane_byte(U8x64 x) {
+  const __m256i mask = _mm256_set1_epi32(255);
+  return {_mm256_cvtepi32_ps(_mm256_and_si256(_mm256_srli_epi32(x.a, 8 * j), mask)),
+          _mm256_cvtepi32_ps(_mm256_and_si256(_mm256_srli_epi32(x.b, 8 * j), mask))};
+}

@@ -1,0 +1,102 @@
+// Sixteen lanes in one zmm register. Needs F, BW, DQ, VL and VNNI.
+
+struct F32x16 { __m512 v; };
+struct I32x16 { __m512i v; };
+struct U8x64 { __m512i v; };
+
+QUIRE_INLINE F32x16 zero() { return {_mm512_setzero_ps()}; }
+QUIRE_INLINE F32x16 set1(float x) { return {_mm512_set1_ps(x)}; }
+QUIRE_INLINE F32x16 load(const float* p) { return {_mm512_loadu_ps(p)}; }
+QUIRE_INLINE void store(float* p, F32x16 x) { _mm512_storeu_ps(p, x.v); }
+QUIRE_INLINE F32x16 load_partial(const float* p, int n) {
+  return {_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p)};
+}
+QUIRE_INLINE void store_partial(float* p, F32x16 x, int n) {
+  _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), x.v);
+}
+QUIRE_INLINE F32x16 load_f16(const uint16_t* p) {
+  return {_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p))};
+}
+QUIRE_INLINE F32x16 load_bf16(const uint16_t* p) {
+  return {_mm512_castsi512_ps(
+      _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p)), 16))};
+}
+QUIRE_INLINE void store_f16(uint16_t* p, F32x16 x) {
+  _mm256_storeu_si256((__m256i*)p, _mm512_cvtps_ph(x.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+QUIRE_INLINE F32x16 load_u8(const uint8_t* p) {
+  return {_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i*)p)))};
+}
+QUIRE_INLINE F32x16 load_i8(const int8_t* p) {
+  return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)p)))};
+}
+QUIRE_INLINE F32x16 add(F32x16 a, F32x16 b) { return {_mm512_add_ps(a.v, b.v)}; }
+QUIRE_INLINE F32x16 sub(F32x16 a, F32x16 b) { return {_mm512_sub_ps(a.v, b.v)}; }
+QUIRE_INLINE F32x16 mul(F32x16 a, F32x16 b) { return {_mm512_mul_ps(a.v, b.v)}; }
+QUIRE_INLINE F32x16 div(F32x16 a, F32x16 b) { return {_mm512_div_ps(a.v, b.v)}; }
+QUIRE_INLINE F32x16 fma(F32x16 a, F32x16 b, F32x16 c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
+QUIRE_INLINE F32x16 max(F32x16 a, F32x16 b) { return {_mm512_max_ps(a.v, b.v)}; }
+QUIRE_INLINE F32x16 min(F32x16 a, F32x16 b) { return {_mm512_min_ps(a.v, b.v)}; }
+QUIRE_INLINE F32x16 abs(F32x16 a) { return {_mm512_abs_ps(a.v)}; }
+QUIRE_INLINE F32x16 round_even(F32x16 a) {
+  return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
+}
+// a where x >= bound, else 0 (0 too where x is NaN).
+QUIRE_INLINE F32x16 where_at_least(F32x16 x, float bound, F32x16 a) {
+  return {_mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x.v, _mm512_set1_ps(bound), _CMP_GE_OQ), a.v)};
+}
+// a in the lanes whose bit is set, else b.
+QUIRE_INLINE F32x16 select_bits(uint32_t bits, F32x16 a, F32x16 b) {
+  return {_mm512_mask_blend_ps((__mmask16)bits, b.v, a.v)};
+}
+// a * 2^n for integral n in [-127, 127].
+QUIRE_INLINE F32x16 scale_by_power(F32x16 a, F32x16 n) {
+  const __m512i bits = _mm512_slli_epi32(_mm512_cvtps_epi32(n.v), 23);
+  return {_mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a.v), bits))};
+}
+// Lanes i and i + 8, then i and i + 4, ...: the same tree on every instruction set.
+QUIRE_INLINE float reduce_add(F32x16 x) {
+  __m256 y = _mm256_add_ps(_mm512_castps512_ps256(x.v), _mm512_extractf32x8_ps(x.v, 1));
+  __m128 z = _mm_add_ps(_mm256_castps256_ps128(y), _mm256_extractf128_ps(y, 1));
+  z = _mm_add_ps(z, _mm_movehl_ps(z, z));
+  return _mm_cvtss_f32(_mm_add_ss(z, _mm_movehdup_ps(z)));
+}
+QUIRE_INLINE float reduce_max(F32x16 x) {
+  __m256 y = _mm256_max_ps(_mm512_castps512_ps256(x.v), _mm512_extractf32x8_ps(x.v, 1));
+  __m128 z = _mm_max_ps(_mm256_castps256_ps128(y), _mm256_extractf128_ps(y, 1));
+  z = _mm_max_ps(z, _mm_movehl_ps(z, z));
+  return _mm_cvtss_f32(_mm_max_ss(z, _mm_movehdup_ps(z)));
+}
+
+QUIRE_INLINE I32x16 izero() { return {_mm512_setzero_si512()}; }
+QUIRE_INLINE I32x16 iadd(I32x16 a, I32x16 b) { return {_mm512_add_epi32(a.v, b.v)}; }
+QUIRE_INLINE F32x16 to_float(I32x16 a) { return {_mm512_cvtepi32_ps(a.v)}; }
+// Rounds to nearest even and stores 16 signed bytes; values lie in [-127, 127].
+QUIRE_INLINE void store_i8(int8_t* p, F32x16 x) {
+  _mm_storeu_si128((__m128i*)p, _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(x.v)));
+}
+
+QUIRE_INLINE U8x64 load_bytes(const uint8_t* p) { return {_mm512_loadu_si512(p)}; }
+QUIRE_INLINE U8x64 low_nibbles(U8x64 x) { return {_mm512_and_si512(x.v, _mm512_set1_epi8(15))}; }
+QUIRE_INLINE U8x64 high_nibbles(U8x64 x) {
+  return {_mm512_and_si512(_mm512_srli_epi16(x.v, 4), _mm512_set1_epi8(15))};
+}
+// x + value in the bytes whose bit is set in the 64-bit word at p.
+QUIRE_INLINE U8x64 add_where(U8x64 x, const uint8_t* p, int value) {
+  uint64_t bits;
+  memcpy(&bits, p, 8);
+  return {_mm512_mask_add_epi8(x.v, (__mmask64)bits, x.v, _mm512_set1_epi8((char)value))};
+}
+// acc[lane] += sum over j of x[4 lane + j] * a[j]: one row a lane, four activations for all of them.
+QUIRE_INLINE I32x16 dot4(I32x16 acc, U8x64 x, const int8_t* a) {
+  int32_t four;
+  memcpy(&four, a, 4);
+  return {_mm512_dpbusd_epi32(acc.v, x.v, _mm512_set1_epi32(four))};
+}
+// Byte j of each lane as a float.
+template <int j>
+QUIRE_INLINE F32x16 lane_byte(U8x64 x) {
+  return {_mm512_cvtepi32_ps(_mm512_and_si512(_mm512_srli_epi32(x.v, 8 * j), _mm512_set1_epi32(255)))};
+}
+// vpdpbusd takes all 256 weights as they are.
+QUIRE_INLINE I32x16 dot4_wide(I32x16 acc, U8x64 x, const int8_t* a) { return dot4(acc, x, a); }

@@ -1,0 +1,99 @@
+// Sixteen lanes as an array, one after another: the reference, and the path of old machines.
+struct F32x16 { float v[16]; };
+struct I32x16 { int32_t v[16]; };
+struct U8x64 { uint8_t v[64]; };
+
+#define QUIRE_LANES(type, expression) \
+  type r;                             \
+  for (int i = 0; i < 16; ++i) r.v[i] = (expression); \
+  return r
+
+QUIRE_INLINE F32x16 set1(float x) { QUIRE_LANES(F32x16, x); }
+QUIRE_INLINE F32x16 zero() { return set1(0.0f); }
+QUIRE_INLINE F32x16 load(const float* p) { QUIRE_LANES(F32x16, p[i]); }
+QUIRE_INLINE void store(float* p, F32x16 x) { memcpy(p, x.v, sizeof x.v); }
+QUIRE_INLINE F32x16 load_partial(const float* p, int n) { QUIRE_LANES(F32x16, i < n ? p[i] : 0.0f); }
+QUIRE_INLINE void store_partial(float* p, F32x16 x, int n) {
+  for (int i = 0; i < n; ++i) p[i] = x.v[i];
+}
+QUIRE_INLINE F32x16 load_f16(const uint16_t* p) { QUIRE_LANES(F32x16, f16_to_f32(p[i])); }
+QUIRE_INLINE F32x16 load_bf16(const uint16_t* p) { QUIRE_LANES(F32x16, bf16_to_f32(p[i])); }
+QUIRE_INLINE void store_f16(uint16_t* p, F32x16 x) {
+  for (int i = 0; i < 16; ++i) p[i] = f32_to_f16(x.v[i]);
+}
+QUIRE_INLINE F32x16 load_u8(const uint8_t* p) { QUIRE_LANES(F32x16, (float)p[i]); }
+QUIRE_INLINE F32x16 load_i8(const int8_t* p) { QUIRE_LANES(F32x16, (float)p[i]); }
+QUIRE_INLINE F32x16 add(F32x16 a, F32x16 b) { QUIRE_LANES(F32x16, a.v[i] + b.v[i]); }
+QUIRE_INLINE F32x16 sub(F32x16 a, F32x16 b) { QUIRE_LANES(F32x16, a.v[i] - b.v[i]); }
+QUIRE_INLINE F32x16 mul(F32x16 a, F32x16 b) { QUIRE_LANES(F32x16, a.v[i] * b.v[i]); }
+QUIRE_INLINE F32x16 div(F32x16 a, F32x16 b) { QUIRE_LANES(F32x16, a.v[i] / b.v[i]); }
+// No fused instruction here: product and sum round apart, the one place where lanes differ from the others.
+QUIRE_INLINE F32x16 fma(F32x16 a, F32x16 b, F32x16 c) { QUIRE_LANES(F32x16, a.v[i] * b.v[i] + c.v[i]); }
+QUIRE_INLINE F32x16 max(F32x16 a, F32x16 b) { QUIRE_LANES(F32x16, a.v[i] > b.v[i] ? a.v[i] : b.v[i]); }
+QUIRE_INLINE F32x16 min(F32x16 a, F32x16 b) { QUIRE_LANES(F32x16, a.v[i] < b.v[i] ? a.v[i] : b.v[i]); }
+QUIRE_INLINE F32x16 abs(F32x16 a) { QUIRE_LANES(F32x16, a.v[i] < 0.0f ? -a.v[i] : a.v[i]); }
+QUIRE_INLINE F32x16 round_even(F32x16 a) { QUIRE_LANES(F32x16, __builtin_rintf(a.v[i])); }
+// a where x >= bound, else 0 (0 too where x is NaN).
+QUIRE_INLINE F32x16 where_at_least(F32x16 x, float bound, F32x16 a) {
+  QUIRE_LANES(F32x16, x.v[i] >= bound ? a.v[i] : 0.0f);
+}
+// a in the lanes whose bit is set, else b.
+QUIRE_INLINE F32x16 select_bits(uint32_t bits, F32x16 a, F32x16 b) {
+  QUIRE_LANES(F32x16, (bits >> i) & 1u ? a.v[i] : b.v[i]);
+}
+// a * 2^n for integral n in [-127, 127]: adds n to the exponent field.
+QUIRE_INLINE F32x16 scale_by_power(F32x16 a, F32x16 n) {
+  QUIRE_LANES(F32x16, bits_to_float(float_to_bits(a.v[i]) + ((uint32_t)(int32_t)n.v[i] << 23)));
+}
+// Lanes i and i + 8, then i and i + 4, ...: the same tree on every instruction set.
+QUIRE_INLINE float reduce_add(F32x16 x) {
+  for (int half = 8; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) x.v[i] += x.v[i + half];
+  }
+  return x.v[0];
+}
+QUIRE_INLINE float reduce_max(F32x16 x) {
+  float best = x.v[0];
+  for (int i = 1; i < 16; ++i) best = x.v[i] > best ? x.v[i] : best;
+  return best;
+}
+
+QUIRE_INLINE I32x16 izero() { QUIRE_LANES(I32x16, 0); }
+QUIRE_INLINE I32x16 iadd(I32x16 a, I32x16 b) { QUIRE_LANES(I32x16, a.v[i] + b.v[i]); }
+QUIRE_INLINE F32x16 to_float(I32x16 a) { QUIRE_LANES(F32x16, (float)a.v[i]); }
+// Rounds to nearest even and stores 16 signed bytes; values lie in [-127, 127].
+QUIRE_INLINE void store_i8(int8_t* p, F32x16 x) {
+  for (int i = 0; i < 16; ++i) p[i] = (int8_t)__builtin_rintf(x.v[i]);
+}
+
+QUIRE_INLINE U8x64 load_bytes(const uint8_t* p) {
+  U8x64 r;
+  memcpy(r.v, p, 64);
+  return r;
+}
+QUIRE_INLINE U8x64 low_nibbles(U8x64 x) {
+  for (int i = 0; i < 64; ++i) x.v[i] &= 15;
+  return x;
+}
+QUIRE_INLINE U8x64 high_nibbles(U8x64 x) {
+  for (int i = 0; i < 64; ++i) x.v[i] >>= 4;
+  return x;
+}
+// x + value in the bytes whose bit is set in the 64-bit word at p.
+QUIRE_INLINE U8x64 add_where(U8x64 x, const uint8_t* p, int value) {
+  for (int i = 0; i < 64; ++i) x.v[i] = (uint8_t)(x.v[i] + ((p[i / 8] >> (i % 8)) & 1 ? value : 0));
+  return x;
+}
+// acc[lane] += sum over j of x[4 lane + j] * a[j]: one row a lane, four activations for all of them.
+QUIRE_INLINE I32x16 dot4(I32x16 acc, const U8x64& x, const int8_t* a) {
+  for (int i = 0; i < 16; ++i) {
+    for (int j = 0; j < 4; ++j) acc.v[i] += x.v[4 * i + j] * a[j];
+  }
+  return acc;
+}
+QUIRE_INLINE I32x16 dot4_wide(I32x16 acc, const U8x64& x, const int8_t* a) { return dot4(acc, x, a); }
+// Byte j of each lane as a float.
+template <int j>
+QUIRE_INLINE F32x16 lane_byte(const U8x64& x) { QUIRE_LANES(F32x16, (float)x.v[4 * i + j]); }
+
+#undef QUIRE_LANES

@@ -1,0 +1,78 @@
+// A Llama-family model: weights packed for the kernels, and the forward pass over a Cache.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/team.h"
+#include "cache/cache.h"
+#include "kernels/pack.h"
+#include "model/config.h"
+#include "weights/gguf.h"
+
+namespace quire {
+
+// How products are computed.
+enum class Precision : uint8_t {
+  kFast,     // activations in 8 bits per 32 values
+  kPrecise,  // activations in f32
+};
+
+struct Layer {
+  std::vector<float> attention_norm;  // [width]
+  PackedMatrix q, k, v;               // rows of a head in half-split order: pairs are (i, i + rope_dims / 2)
+  PackedMatrix output;
+  std::vector<float> ffn_norm;
+  PackedMatrix gate, up, down;
+};
+
+// Everything a forward pass writes to, apart from the cache. Kept between calls; one per thread of control.
+class Workspace {
+ public:
+  Workspace();
+  ~Workspace();
+  Workspace(Workspace&&) noexcept;
+  Workspace& operator=(Workspace&&) noexcept;
+
+ private:
+  friend class Model;
+  struct Buffers;
+  std::unique_ptr<Buffers> buffers_;
+};
+
+// Immutable after load; any number of caches and workspaces may use it.
+class Model {
+ public:
+  // Repacks the weights with the team; the file's pages are given back as it goes. Throws Error.
+  static Model load(const GgufFile& file, Team& team, Precision precision = Precision::kFast);
+
+  const ModelConfig& config() const { return config_; }
+  Precision precision() const { return precision_; }
+  uint64_t weight_bytes() const;
+
+  // Runs the tokens through all layers, layer by layer over the whole span, and appends them to the cache
+  // behind what it holds. Their last hidden states stay in the workspace for logits().
+  // Preconditions: ids are in the vocabulary, cache.n_tokens() + tokens.size() <= context.
+  // `progress`, if given, is called on this thread with the share of the work done, 0 to 1, now and then.
+  void forward(std::span<const int32_t> tokens, Cache& cache, Workspace& workspace, Team& team,
+               const std::function<void(double)>& progress = {}) const;
+
+  // Logits after the tokens `rows` (indices into the last forward's span), out [rows.size()][vocabulary].
+  void logits(std::span<const size_t> rows, Workspace& workspace, Team& team, float* out) const;
+
+ private:
+  ModelConfig config_;
+  Precision precision_ = Precision::kFast;
+  PackedMatrix embedding_;  // also the output head when the file has none of its own
+  PackedMatrix head_;       // empty: tied
+  std::vector<float> output_norm_;
+  std::vector<float> rope_factors_;  // [rope_dims / 2], or empty
+  std::vector<Layer> layers_;
+};
+
+}  // namespace quire
