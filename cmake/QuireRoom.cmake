@@ -6,7 +6,7 @@ target_compile_options(quire_settings INTERFACE -Wall -Wextra -Wshadow -Wno-psab
 option(QUIRE_WERROR "Turn warnings into errors" OFF)
 if(QUIRE_WERROR)
   # The sanitizers' own code makes GCC see uses of values before they are set (its manual, -fsanitize).
-  target_compile_options(quire_settings INTERFACE -Werror -Wno-maybe-uninitialized)
+  target_compile_options(quire_settings INTERFACE -Werror $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 endif()
 if(QUIRE_SANITIZE)
   target_compile_options(quire_settings INTERFACE -fsanitize=${QUIRE_SANITIZE} -fno-omit-frame-pointer -O1)
