@@ -21,7 +21,8 @@ std::string quoted(std::string_view text) {
 std::string Place::text() const {
   std::string text = kind;
   // append, not +: GCC 12 warns of an overlap that is not there (its bug 105651).
-  if (total != 0) text.append(" ").append(std::to_string(index + 1)).append(" of ").append(std::to_string(total));
+  if (total != 0)
+    text.append(" ").append(std::to_string(index + 1)).append(" of ").append(std::to_string(total));
   if (!name.empty()) text.append(" (").append(quoted(name)).append(")");
   return text;
 }

@@ -180,8 +180,8 @@ std::vector<int64_t> GgufFile::get_int_array(std::string_view key) const {
         const T element = load_element<T>(array, i);
         const auto fitted = fit_integer<int64_t>(element);
         if (!fitted) {
-          throw Error(path_ + ": value " + std::to_string(i) + " of the metadata key " + quoted(key) + " is " +
-                      std::to_string(element) + ", which does not fit in i64");
+          throw Error(path_ + ": value " + std::to_string(i) + " of the metadata key " + quoted(key) +
+                      " is " + std::to_string(element) + ", which does not fit in i64");
         }
         values.push_back(*fitted);
       }

@@ -71,8 +71,8 @@ class GgufFile {
 
   // All tensors in the order of the file.
   std::span<const TensorInfo> tensors() const { return tensors_; }
-  const TensorInfo* find_tensor(std::string_view name) const;     // nullptr when there is none
-  const TensorInfo& tensor(std::string_view name) const;          // throws Error naming it
+  const TensorInfo* find_tensor(std::string_view name) const;  // nullptr when there is none
+  const TensorInfo& tensor(std::string_view name) const;       // throws Error naming it
 
   // Gives back the resident pages that lie wholly inside the tensor, once it has been repacked; its data
   // stay readable and would be read from the file again.
@@ -98,8 +98,8 @@ class GgufFile {
   uint64_t data_offset_ = 0;  // where tensor data begin: end of the tensor infos, aligned
   std::vector<MetadataEntry> metadata_;
   std::vector<TensorInfo> tensors_;
-  std::vector<uint32_t> metadata_by_key_;   // indices into metadata_, sorted by key
-  std::vector<uint32_t> tensors_by_name_;   // indices into tensors_, sorted by name
+  std::vector<uint32_t> metadata_by_key_;  // indices into metadata_, sorted by key
+  std::vector<uint32_t> tensors_by_name_;  // indices into tensors_, sorted by name
 };
 
 }  // namespace quire

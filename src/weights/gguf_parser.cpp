@@ -108,8 +108,8 @@ GgufParser::Counts GgufParser::read_counts() {
 }
 
 void GgufParser::check_count(uint64_t count, uint64_t min_bytes_each, const char* things) const {
-  const uint64_t most = std::min<uint64_t>(cursor_.remaining() / min_bytes_each,
-                                           std::numeric_limits<uint32_t>::max());
+  const uint64_t most =
+      std::min<uint64_t>(cursor_.remaining() / min_bytes_each, std::numeric_limits<uint32_t>::max());
   if (count <= most) return;
   cursor_.fail("the file is cut short or damaged: its header claims " + std::to_string(count) + " " + things +
                ", but the " + std::to_string(cursor_.remaining()) + " bytes after the header hold at most " +
@@ -124,8 +124,8 @@ void GgufParser::read_metadata(uint64_t n_entries) {
     if (key.empty() || key.size() > kMaxKeyBytes) {
       cursor_.fail(cursor_.place.text() + " at byte " + std::to_string(key_offset) +
                    (key.empty() ? " has an empty key"
-                                : " has a key of " + std::to_string(key.size()) +
-                                      " bytes; the limit is " + std::to_string(kMaxKeyBytes)));
+                                : " has a key of " + std::to_string(key.size()) + " bytes; the limit is " +
+                                      std::to_string(kMaxKeyBytes)));
     }
     cursor_.place.name = key;
     file_.metadata_.push_back({key, read_value()});
@@ -163,7 +163,8 @@ MetadataArray GgufParser::read_array() {
     const bool is_nested = type == MetadataType::Array;
     cursor_.fail(cursor_.place.text() + " is an array of " +
                  (is_nested ? "arrays" : "the unknown value type " + std::to_string(number)) + " at byte " +
-                 std::to_string(type_offset) + (is_nested ? "; arrays are not nested in any model we read" : ""));
+                 std::to_string(type_offset) +
+                 (is_nested ? "; arrays are not nested in any model we read" : ""));
   }
   const auto n_values = cursor_.read<uint64_t>("array length");
   if (n_values > cursor_.remaining() / n_bytes_each) {
@@ -198,10 +199,10 @@ void GgufParser::index_metadata() {
   auto& order = file_.metadata_by_key_;
   order.resize(entries.size());
   std::iota(order.begin(), order.end(), 0u);
-  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return entries[a].key < entries[b].key; });
-  const auto twin = std::adjacent_find(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
-    return entries[a].key == entries[b].key;
-  });
+  std::sort(order.begin(), order.end(),
+            [&](uint32_t a, uint32_t b) { return entries[a].key < entries[b].key; });
+  const auto twin = std::adjacent_find(
+      order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return entries[a].key == entries[b].key; });
   if (twin == order.end()) return;
   const auto [first, second] = std::minmax(twin[0], twin[1]);
   cursor_.fail("the metadata key " + quoted(entries[twin[0]].key) + " is there twice (entries " +

@@ -79,9 +79,11 @@ void GgufParser::read_type(TensorInfo& tensor) {
 void GgufParser::set_size(TensorInfo& tensor) const {
   const uint32_t n_block = block_values(tensor.type);
   if (tensor.row_length() % n_block != 0) {
-    fail_tensor(tensor, "has rows of " + std::to_string(tensor.row_length()) + " values, which is not a "
-                        "multiple of the " + std::to_string(n_block) + " values in a block of its type " +
-                        tensor_type_name(tensor.type));
+    fail_tensor(tensor, "has rows of " + std::to_string(tensor.row_length()) +
+                            " values, which is not a "
+                            "multiple of the " +
+                            std::to_string(n_block) + " values in a block of its type " +
+                            tensor_type_name(tensor.type));
   }
   // The number of values must fit too: others multiply the dims, and f32 copies need 4 bytes each.
   uint64_t n_values = 4;
@@ -89,9 +91,11 @@ void GgufParser::set_size(TensorInfo& tensor) const {
   bool overflows = false;
   for (size_t i = 0; i < tensor.shape.size(); ++i) {
     overflows |= __builtin_mul_overflow(n_values, tensor.shape[i], &n_values);
-    overflows |= __builtin_mul_overflow(n_bytes, i == 0 ? tensor.shape[0] / n_block : tensor.shape[i], &n_bytes);
+    overflows |=
+        __builtin_mul_overflow(n_bytes, i == 0 ? tensor.shape[0] / n_block : tensor.shape[i], &n_bytes);
   }
-  if (overflows) fail_tensor(tensor, "is too large: its shape " + shape_text(tensor.shape) + " overflows 64 bits");
+  if (overflows)
+    fail_tensor(tensor, "is too large: its shape " + shape_text(tensor.shape) + " overflows 64 bits");
   tensor.size_bytes = n_bytes;
 }
 
@@ -105,8 +109,9 @@ void GgufParser::place_tensor_data() {
   for (TensorInfo& tensor : file_.tensors_) {
     const uint64_t offset = tensor.file_offset;
     if (offset % alignment != 0) {
-      fail_tensor(tensor, "lies at offset " + std::to_string(offset) + " of the data, which is not aligned to " +
-                              std::to_string(alignment) + " bytes");
+      fail_tensor(tensor, "lies at offset " + std::to_string(offset) +
+                              " of the data, which is not aligned to " + std::to_string(alignment) +
+                              " bytes");
     }
     const uint64_t room = file_bytes - file_.data_offset_;
     if (offset > room || tensor.size_bytes > room - offset) {
@@ -126,10 +131,10 @@ void GgufParser::index_tensors() {
   auto& order = file_.tensors_by_name_;
   order.resize(tensors.size());
   std::iota(order.begin(), order.end(), 0u);
-  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return tensors[a].name < tensors[b].name; });
-  const auto twin = std::adjacent_find(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
-    return tensors[a].name == tensors[b].name;
-  });
+  std::sort(order.begin(), order.end(),
+            [&](uint32_t a, uint32_t b) { return tensors[a].name < tensors[b].name; });
+  const auto twin = std::adjacent_find(
+      order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return tensors[a].name == tensors[b].name; });
   if (twin == order.end()) return;
   const auto [first, second] = std::minmax(twin[0], twin[1]);
   fail_tensor(tensors[twin[0]], "is there twice (tensors " + std::to_string(first + 1) + " and " +

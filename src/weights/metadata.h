@@ -39,9 +39,8 @@ struct MetadataArray {
 };
 
 // The index of an alternative is its MetadataType.
-using MetadataValue =
-    std::variant<uint8_t, int8_t, uint16_t, int16_t, uint32_t, int32_t, float, bool, std::string_view,
-                 MetadataArray, uint64_t, int64_t, double>;
+using MetadataValue = std::variant<uint8_t, int8_t, uint16_t, int16_t, uint32_t, int32_t, float, bool,
+                                   std::string_view, MetadataArray, uint64_t, int64_t, double>;
 
 inline MetadataType metadata_type(const MetadataValue& value) {
   return static_cast<MetadataType>(value.index());

@@ -10,6 +10,11 @@ import struct
 import gguf
 import numpy as np
 
+SCALARS = {
+    "uint8": 1, "int8": -1, "uint16": 2, "int16": -2, "uint32": 3, "int32": -3, "uint64": 4, "int64": -4,
+    "float32": 0.5, "float64": 0.25, "bool": True, "string": "text",
+}
+ARRAYS = [[1, 2, 3], [1.0, 2.0], [True, False], ["", "a", "two words"]]
 FOLDER = pathlib.Path(__file__).with_name("corpus") / "gguf"
 
 
@@ -17,16 +22,18 @@ def write_valid(name, types, alignment=None):
     writer = gguf.GGUFWriter(FOLDER / name, "llama")
     if alignment:
         writer.add_custom_alignment(alignment)
-    writer.add_uint8("u8", 1), writer.add_int8("i8", -1), writer.add_uint16("u16", 2), writer.add_int16("i16", -2)
-    writer.add_uint32("u32", 3), writer.add_int32("i32", -3), writer.add_uint64("u64", 4), writer.add_int64("i64", -4)
-    writer.add_float32("f32", 0.5), writer.add_float64("f64", 0.25), writer.add_bool("bool", True)
-    writer.add_array("ints", [1, 2, 3]), writer.add_array("floats", [1.0, 2.0]), writer.add_array("bools", [True, False])
-    writer.add_array("strings", ["", "a", "two words"]), writer.add_string("string", "text")
+    for kind, value in SCALARS.items():
+        getattr(writer, f"add_{kind}")(kind, value)
+    for i, values in enumerate(ARRAYS):
+        writer.add_array(f"array.{i}", values)
     for type_ in types:
-        n_block, n_bytes = gguf.GGML_QUANT_SIZES[type_]
+        _, n_bytes = gguf.GGML_QUANT_SIZES[type_]
         data = np.arange(2 * n_bytes, dtype=np.uint8).reshape(2, n_bytes)
         writer.add_tensor(f"w.{type_.name}", data, raw_dtype=type_)
-    writer.write_header_to_file(), writer.write_kv_data_to_file(), writer.write_tensors_to_file(), writer.close()
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
 
 
 def header(n_tensors, n_entries, version=3):

@@ -22,8 +22,11 @@ struct Vectors {
   size_t n_values;
 };
 
-#define VECTORS(TYPE) \
-  Vectors { TensorType::TYPE, k##TYPE##Blocks, std::size(k##TYPE##Blocks), k##TYPE##Values, std::size(k##TYPE##Values) }
+#define VECTORS(TYPE)                                                               \
+  Vectors {                                                                         \
+    TensorType::TYPE, k##TYPE##Blocks, std::size(k##TYPE##Blocks), k##TYPE##Values, \
+        std::size(k##TYPE##Values)                                                  \
+  }
 
 const Vectors kVectors[] = {
     VECTORS(F32),  VECTORS(F16),  VECTORS(BF16), VECTORS(Q4_0), VECTORS(Q4_1), VECTORS(Q5_0),

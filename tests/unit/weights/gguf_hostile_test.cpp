@@ -58,17 +58,19 @@ TEST(GgufHostile, TheRealFileCutAnywhereIsRefused) {
   ASSERT_EQ(stream.gcount(), static_cast<std::streamsize>(bytes.size()));
   std::vector<size_t> sizes(4096);
   for (size_t i = 0; i < sizes.size(); ++i) sizes[i] = i;
-  for (const size_t size : {1u << 19, 1700000u, 1785000u, 1785663u, 1785664u, 1785665u, 31866687u, 40u << 20}) {
+  for (const size_t size :
+       {1u << 19, 1700000u, 1785000u, 1785663u, 1785664u, 1785665u, 31866687u, 40u << 20}) {
     sizes.push_back(size);
   }
   for (const size_t size : sizes) {
     const std::string error = error_of(std::span(bytes).first(size));
     ASSERT_NE(error.find(size == 0 ? "is empty" : "cut short"), std::string::npos) << size << ": " << error;
   }
-  EXPECT_EQ(error_of(std::span(bytes).first(1785664)),
-            "bad.gguf: tensor 'token_embd.weight' reaches past the end of the file: its 30081024 bytes begin at "
-            "offset 0 of the data, which begin at byte 1785664, but the file is cut short or damaged and ends "
-            "at byte 1785664");
+  EXPECT_EQ(
+      error_of(std::span(bytes).first(1785664)),
+      "bad.gguf: tensor 'token_embd.weight' reaches past the end of the file: its 30081024 bytes begin at "
+      "offset 0 of the data, which begin at byte 1785664, but the file is cut short or damaged and ends "
+      "at byte 1785664");
 }
 
 // Every byte of a small file set to a few values: an Error or a file, never anything else (run under ASan).
@@ -87,15 +89,20 @@ TEST(GgufHostile, SingleByteDamageNeverBreaksTheReader) {
 
 TEST(GgufHostile, OtherKindsOfFile) {
   EXPECT_EQ(error_of(Bytes{}), "bad.gguf: the file is empty");
-  EXPECT_EQ(error_of(text_bytes("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 98362432\n")),
-            "bad.gguf: this is a Git LFS pointer, not the model itself; fetch the file with 'git lfs pull'");
+  EXPECT_EQ(
+      error_of(text_bytes("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 98362432\n")),
+      "bad.gguf: this is a Git LFS pointer, not the model itself; fetch the file with 'git lfs pull'");
   EXPECT_EQ(error_of(text_bytes("PK\x03\x04zip")),
             "bad.gguf: this is not a GGUF file: it begins with 'PK\\x03\\x04' instead of 'GGUF'");
-  EXPECT_EQ(error_of(text_bytes("gguf")), "bad.gguf: this is not a GGUF file: it begins with 'gguf' instead of 'GGUF'");
-  EXPECT_EQ(error_of(text_bytes("GX")), "bad.gguf: this is not a GGUF file: it begins with 'GX' instead of 'GGUF'");
-  EXPECT_EQ(error_of(text_bytes("tjgg\x03")), "bad.gguf: this is a GGML file from before GGUF; convert it to GGUF");
+  EXPECT_EQ(error_of(text_bytes("gguf")),
+            "bad.gguf: this is not a GGUF file: it begins with 'gguf' instead of 'GGUF'");
+  EXPECT_EQ(error_of(text_bytes("GX")),
+            "bad.gguf: this is not a GGUF file: it begins with 'GX' instead of 'GGUF'");
+  EXPECT_EQ(error_of(text_bytes("tjgg\x03")),
+            "bad.gguf: this is a GGML file from before GGUF; convert it to GGUF");
   EXPECT_EQ(error_of(text_bytes("GGU")),
-            "bad.gguf: the file is cut short or damaged: the magic 'GGUF' of the header needs 4 bytes at byte 0, but "
+            "bad.gguf: the file is cut short or damaged: the magic 'GGUF' of the header needs 4 bytes at "
+            "byte 0, but "
             "the file ends at byte 3");
 }
 
@@ -108,9 +115,10 @@ TEST(GgufHostile, VersionsAndByteOrder) {
   }
   GgufWriter writer;
   writer.version = 0x03000000;
-  EXPECT_EQ(error_of(writer),
-            "bad.gguf: this is a big-endian GGUF file (version 3 with its bytes reversed); only little-endian "
-            "ones are read");
+  EXPECT_EQ(
+      error_of(writer),
+      "bad.gguf: this is a big-endian GGUF file (version 3 with its bytes reversed); only little-endian "
+      "ones are read");
   writer.magic = "FUGG";
   EXPECT_EQ(error_of(writer), "bad.gguf: this is a big-endian GGUF file; only little-endian ones are read");
 }
@@ -125,14 +133,15 @@ TEST(GgufHostile, CountsThatCannotFit) {
                                      " metadata entries, but the 19 bytes after the header hold at most 1");
     GgufWriter tensors;
     tensors.n_tensors = count;
-    EXPECT_EQ(error_of(tensors),
-              "bad.gguf: the file is cut short or damaged: its header claims " + std::to_string(count) +
-                  " tensors, but the 8 bytes after the header hold at most 0");
+    EXPECT_EQ(error_of(tensors), "bad.gguf: the file is cut short or damaged: its header claims " +
+                                     std::to_string(count) +
+                                     " tensors, but the 8 bytes after the header hold at most 0");
   }
 }
 
 TEST(GgufHostile, Keys) {
-  EXPECT_EQ(error_of(GgufWriter().add<uint32_t>("", 1)), "bad.gguf: metadata entry 1 of 1 at byte 24 has an empty key");
+  EXPECT_EQ(error_of(GgufWriter().add<uint32_t>("", 1)),
+            "bad.gguf: metadata entry 1 of 1 at byte 24 has an empty key");
   EXPECT_EQ(error_of(GgufWriter().add<uint8_t>(std::string(65536, 'k'), 1)),
             "bad.gguf: metadata entry 1 of 1 at byte 24 has a key of 65536 bytes; the limit is 65535");
   EXPECT_EQ(error_of(GgufWriter().add<uint8_t>(std::string(65535, 'k'), 1)), "no error");
@@ -147,9 +156,11 @@ TEST(GgufHostile, Keys) {
 }
 
 TEST(GgufHostile, KeysCannotForgeTheMessage) {
-  const std::string error = error_of(GgufWriter().add_raw("a\n\x1b[31m'\xff", 99, ByteWriter()).add<int8_t>("b", 1));
+  const std::string error =
+      error_of(GgufWriter().add_raw("a\n\x1b[31m'\xff", 99, ByteWriter()).add<int8_t>("b", 1));
   EXPECT_EQ(error,
-            "bad.gguf: metadata entry 1 of 2 ('a\\x0a\\x1b[31m\\x27\\xff') has the unknown value type 99 at byte 41");
+            "bad.gguf: metadata entry 1 of 2 ('a\\x0a\\x1b[31m\\x27\\xff') has the unknown value type 99 at "
+            "byte 41");
   const std::string cut = error_of(GgufWriter().add_raw(std::string(500, 'k'), 99, ByteWriter()));
   EXPECT_NE(cut.find("'" + std::string(80, 'k') + "...'"), std::string::npos) << cut;
 }
@@ -176,9 +187,10 @@ TEST(GgufHostile, Arrays) {
   };
   for (const uint32_t type : {0u, 5u, 8u, 12u}) {
     for (const uint64_t n_values : {uint64_t{33}, uint64_t{1} << 61, uint64_t{1} << 63, UINT64_MAX}) {
-      EXPECT_EQ(error_of_array(array_body(type, n_values).put<uint64_t>(0).put<uint64_t>(0)),
-                "bad.gguf: the file is cut short or damaged: metadata entry 1 of 1 ('key') claims an array of " +
-                    std::to_string(n_values) + " values at byte 51, but only 16 bytes follow");
+      EXPECT_EQ(
+          error_of_array(array_body(type, n_values).put<uint64_t>(0).put<uint64_t>(0)),
+          "bad.gguf: the file is cut short or damaged: metadata entry 1 of 1 ('key') claims an array of " +
+              std::to_string(n_values) + " values at byte 51, but only 16 bytes follow");
     }
   }
   EXPECT_EQ(error_of_array(array_body(77, 1).put<uint8_t>(0)),
@@ -195,9 +207,10 @@ TEST(GgufHostile, NestedArrays) {
     ByteWriter body;
     for (int i = 0; i < depth; ++i) body.put_bytes(array_body(9, 1).bytes());
     body.put_bytes(array_body(0, 1).bytes()).put<uint8_t>(1);
-    EXPECT_EQ(error_of(GgufWriter().add_raw("key", MetadataType::Array, body)),
-              "bad.gguf: metadata entry 1 of 1 ('key') is an array of arrays at byte 39; arrays are not nested in "
-              "any model we read");
+    EXPECT_EQ(
+        error_of(GgufWriter().add_raw("key", MetadataType::Array, body)),
+        "bad.gguf: metadata entry 1 of 1 ('key') is an array of arrays at byte 39; arrays are not nested in "
+        "any model we read");
   }
 }
 
@@ -235,12 +248,14 @@ TEST(GgufHostile, TensorTypes) {
   const auto error_of_type = [](uint32_t type) {
     return error_of(GgufWriter().add_info("blk.0.w", {256}, type, 0));
   };
-  const std::string tail = " at byte 51; supported are F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K and Q6_K";
+  const std::string tail =
+      " at byte 51; supported are F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K and Q6_K";
   EXPECT_EQ(error_of_type(10), "bad.gguf: tensor 'blk.0.w' has the unsupported type 10 (Q2_K)" + tail);
   EXPECT_EQ(error_of_type(39), "bad.gguf: tensor 'blk.0.w' has the unsupported type 39 (MXFP4)" + tail);
   EXPECT_EQ(error_of_type(42), "bad.gguf: tensor 'blk.0.w' has the unsupported type 42" + tail);
   EXPECT_EQ(error_of_type(105), "bad.gguf: tensor 'blk.0.w' has the unsupported type 105" + tail);
-  EXPECT_EQ(error_of_type(4294967295u), "bad.gguf: tensor 'blk.0.w' has the unsupported type 4294967295" + tail);
+  EXPECT_EQ(error_of_type(4294967295u),
+            "bad.gguf: tensor 'blk.0.w' has the unsupported type 4294967295" + tail);
 }
 
 TEST(GgufHostile, TensorShapes) {
@@ -248,14 +263,18 @@ TEST(GgufHostile, TensorShapes) {
     return error_of(GgufWriter().add_info("w", shape, static_cast<uint32_t>(type), 0));
   };
   EXPECT_EQ(error_of_shape({}), "bad.gguf: tensor 'w' has 0 dimensions at byte 33; it must have 1 to 4");
-  EXPECT_EQ(error_of_shape({1, 1, 1, 1, 1}), "bad.gguf: tensor 'w' has 5 dimensions at byte 33; it must have 1 to 4");
-  EXPECT_EQ(error_of_shape({4, 0, 2}), "bad.gguf: tensor 'w' has a dimension of 0 in its shape [4, 0, 2] at byte 37");
+  EXPECT_EQ(error_of_shape({1, 1, 1, 1, 1}),
+            "bad.gguf: tensor 'w' has 5 dimensions at byte 33; it must have 1 to 4");
+  EXPECT_EQ(error_of_shape({4, 0, 2}),
+            "bad.gguf: tensor 'w' has a dimension of 0 in its shape [4, 0, 2] at byte 37");
   EXPECT_EQ(error_of_shape({48}, TensorType::Q4_1),
-            "bad.gguf: tensor 'w' has rows of 48 values, which is not a multiple of the 32 values in a block of its "
+            "bad.gguf: tensor 'w' has rows of 48 values, which is not a multiple of the 32 values in a block "
+            "of its "
             "type Q4_1");
-  EXPECT_EQ(error_of_shape({288, 256}, TensorType::Q4_K),
-            "bad.gguf: tensor 'w' has rows of 288 values, which is not a multiple of the 256 values in a block of "
-            "its type Q4_K");
+  EXPECT_EQ(
+      error_of_shape({288, 256}, TensorType::Q4_K),
+      "bad.gguf: tensor 'w' has rows of 288 values, which is not a multiple of the 256 values in a block of "
+      "its type Q4_K");
   const uint64_t big = uint64_t{1} << 32;
   EXPECT_EQ(error_of_shape({big, big}),
             "bad.gguf: tensor 'w' is too large: its shape [4294967296, 4294967296] overflows 64 bits");

@@ -26,8 +26,8 @@ class GgufOpen : public ::testing::Test {
 
   std::string write(const std::string& name, const Bytes& bytes) const {
     const std::string path = folder_ + "/" + name;
-    std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(bytes.data()),
-                                                static_cast<std::streamsize>(bytes.size()));
+    std::ofstream(path, std::ios::binary)
+        .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
     return path;
   }
 
@@ -37,7 +37,8 @@ class GgufOpen : public ::testing::Test {
       (void)GgufFile::open(path);
     } catch (const Error& error) {
       std::string text = error.what();
-      for (size_t at = 0; (at = text.find(folder_)) != std::string::npos;) text.replace(at, folder_.size(), "DIR");
+      for (size_t at = 0; (at = text.find(folder_)) != std::string::npos;)
+        text.replace(at, folder_.size(), "DIR");
       return text;
     }
     return "no error";
@@ -54,8 +55,9 @@ class GgufOpen : public ::testing::Test {
 
 TEST_F(GgufOpen, ReadsAFile) {
   const Bytes data = pattern_bytes(4 * 4096 * 8);
-  const std::string path =
-      write("a.gguf", GgufWriter().add("general.name", "tiny").add_tensor("w", {4096, 8}, TensorType::F32, data).build());
+  const std::string path = write(
+      "a.gguf",
+      GgufWriter().add("general.name", "tiny").add_tensor("w", {4096, 8}, TensorType::F32, data).build());
   GgufFile file = GgufFile::open(path);
   EXPECT_EQ(file.path(), path);
   EXPECT_EQ(file.get_string("general.name"), "tiny");
@@ -121,19 +123,22 @@ TEST_F(GgufOpen, EmptyFile) { EXPECT_EQ(error_of(write("a.gguf", {})), "DIR/a.gg
 
 TEST_F(GgufOpen, SplitModelNamesThePartsAndTheMissingOnes) {
   const std::string second = write("big-00002-of-00003.gguf", split_part(1, 3));
-  EXPECT_EQ(error_of(second),
-            "DIR/big-00002-of-00003.gguf: this is part 2 of 3 of a split model, and only whole models are read; "
-            "merge big-00001-of-00003.gguf to big-00003-of-00003.gguf (big-00001-of-00003.gguf and 1 more are "
-            "missing) with 'llama-gguf-split --merge'");
+  EXPECT_EQ(
+      error_of(second),
+      "DIR/big-00002-of-00003.gguf: this is part 2 of 3 of a split model, and only whole models are read; "
+      "merge big-00001-of-00003.gguf to big-00003-of-00003.gguf (big-00001-of-00003.gguf and 1 more are "
+      "missing) with 'llama-gguf-split --merge'");
   write("big-00001-of-00003.gguf", split_part(0, 3));
-  EXPECT_EQ(error_of(second),
-            "DIR/big-00002-of-00003.gguf: this is part 2 of 3 of a split model, and only whole models are read; "
-            "merge big-00001-of-00003.gguf to big-00003-of-00003.gguf (big-00003-of-00003.gguf is missing) with "
-            "'llama-gguf-split --merge'");
+  EXPECT_EQ(
+      error_of(second),
+      "DIR/big-00002-of-00003.gguf: this is part 2 of 3 of a split model, and only whole models are read; "
+      "merge big-00001-of-00003.gguf to big-00003-of-00003.gguf (big-00003-of-00003.gguf is missing) with "
+      "'llama-gguf-split --merge'");
   write("big-00003-of-00003.gguf", split_part(2, 3));
-  EXPECT_EQ(error_of(second),
-            "DIR/big-00002-of-00003.gguf: this is part 2 of 3 of a split model, and only whole models are read; "
-            "merge big-00001-of-00003.gguf to big-00003-of-00003.gguf with 'llama-gguf-split --merge'");
+  EXPECT_EQ(
+      error_of(second),
+      "DIR/big-00002-of-00003.gguf: this is part 2 of 3 of a split model, and only whole models are read; "
+      "merge big-00001-of-00003.gguf to big-00003-of-00003.gguf with 'llama-gguf-split --merge'");
 }
 
 TEST_F(GgufOpen, SplitModelUnderOtherNames) {
@@ -145,13 +150,15 @@ TEST_F(GgufOpen, SplitModelUnderOtherNames) {
   const Bytes second = split_part(1, 3);
   joined.insert(joined.end(), second.begin(), second.end());
   EXPECT_EQ(error_of(write("joined.gguf", joined)), "DIR/joined.gguf: " + sentence);
-  EXPECT_EQ(error_of(write("odd.gguf", split_part(9, 3))),
-            "DIR/odd.gguf: this is one of 3 parts of a split model, and only whole models are read; merge its 3 "
-            "parts with 'llama-gguf-split --merge'");
+  EXPECT_EQ(
+      error_of(write("odd.gguf", split_part(9, 3))),
+      "DIR/odd.gguf: this is one of 3 parts of a split model, and only whole models are read; merge its 3 "
+      "parts with 'llama-gguf-split --merge'");
   const Bytes huge = GgufWriter().add<uint64_t>("split.count", UINT64_MAX).build();
-  EXPECT_EQ(error_of(write("huge.gguf", huge)),
-            "DIR/huge.gguf: this is part 1 of 18446744073709551615 of a split model, and only whole models are "
-            "read; merge its 18446744073709551615 parts with 'llama-gguf-split --merge'");
+  EXPECT_EQ(
+      error_of(write("huge.gguf", huge)),
+      "DIR/huge.gguf: this is part 1 of 18446744073709551615 of a split model, and only whole models are "
+      "read; merge its 18446744073709551615 parts with 'llama-gguf-split --merge'");
 }
 
 TEST_F(GgufOpen, OnePartOfOneIsWhole) {

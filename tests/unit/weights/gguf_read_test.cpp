@@ -40,7 +40,8 @@ GgufWriter all_arrays_writer() {
   writer.add_array<uint8_t>("a.u8", {0, 255}).add_array<int8_t>("a.i8", {-128, 127});
   writer.add_array<uint16_t>("a.u16", {0, 65535}).add_array<int16_t>("a.i16", {-32768, 32767});
   writer.add_array<uint32_t>("a.u32", {0, 4294967295u}).add_array<int32_t>("a.i32", {-2147483647 - 1, 3});
-  writer.add_array<uint64_t>("a.u64", {0, 1}).add_array<int64_t>("a.i64", {std::numeric_limits<int64_t>::min()});
+  writer.add_array<uint64_t>("a.u64", {0, 1})
+      .add_array<int64_t>("a.i64", {std::numeric_limits<int64_t>::min()});
   writer.add_array<uint64_t>("a.huge", {1, std::numeric_limits<uint64_t>::max()});
   writer.add_array<float>("a.f32", {1.5f, -0.0f}).add_array<double>("a.f64", {0.1, 1e300});
   writer.add_array<bool>("a.bool", {true, false, true});
@@ -138,7 +139,8 @@ TEST(GgufRead, EveryArrayType) {
   EXPECT_EQ(file.get_int_array("a.i64"), (Ints{std::numeric_limits<int64_t>::min()}));
   EXPECT_EQ(file.get_int_array("a.none"), Ints{});
   EXPECT_EQ(file.get_float_array("a.f32"), (std::vector<float>{1.5f, -0.0f}));
-  EXPECT_EQ(file.get_float_array("a.f64"), (std::vector<float>{0.1f, std::numeric_limits<float>::infinity()}));
+  EXPECT_EQ(file.get_float_array("a.f64"),
+            (std::vector<float>{0.1f, std::numeric_limits<float>::infinity()}));
   EXPECT_EQ(file.get_string_array("a.string"),
             (std::vector<std::string_view>{"", "two words", "\xf0\x9f\x98\x80"}));
   EXPECT_TRUE(file.get_string_array("a.no_string").empty());
@@ -152,17 +154,21 @@ TEST(GgufRead, EveryArrayType) {
 TEST(GgufRead, ArrayGetterErrors) {
   const Bytes bytes = all_arrays_writer().build();
   const GgufFile file = read(bytes);
-  EXPECT_EQ(error_of([&] { return file.get_int_array("a.huge"); }),
-            "test.gguf: value 1 of the metadata key 'a.huge' is 18446744073709551615, which does not fit in i64");
-  EXPECT_EQ(error_of([&] { return file.get_int_array("a.bool"); }),
-            "test.gguf: the metadata key 'a.bool' has type array of bool, but array of an integer type is wanted");
-  EXPECT_EQ(error_of([&] { return file.get_int_array("a.string"); }),
-            "test.gguf: the metadata key 'a.string' has type array of string, but array of an integer type is "
-            "wanted");
+  EXPECT_EQ(
+      error_of([&] { return file.get_int_array("a.huge"); }),
+      "test.gguf: value 1 of the metadata key 'a.huge' is 18446744073709551615, which does not fit in i64");
+  EXPECT_EQ(
+      error_of([&] { return file.get_int_array("a.bool"); }),
+      "test.gguf: the metadata key 'a.bool' has type array of bool, but array of an integer type is wanted");
+  EXPECT_EQ(
+      error_of([&] { return file.get_int_array("a.string"); }),
+      "test.gguf: the metadata key 'a.string' has type array of string, but array of an integer type is "
+      "wanted");
   EXPECT_EQ(error_of([&] { return file.get_string_array("a.f32"); }),
             "test.gguf: the metadata key 'a.f32' has type array of f32, but array of string is wanted");
-  EXPECT_EQ(error_of([&] { return file.get_float_array("a.string"); }),
-            "test.gguf: the metadata key 'a.string' has type array of string, but array of f32 or f64 is wanted");
+  EXPECT_EQ(
+      error_of([&] { return file.get_float_array("a.string"); }),
+      "test.gguf: the metadata key 'a.string' has type array of string, but array of f32 or f64 is wanted");
   EXPECT_EQ(error_of([&] { return file.get_int_array("odd"); }),
             "test.gguf: the metadata key 'odd' has type u8, but array of an integer type is wanted");
   EXPECT_EQ(error_of([&] { return file.get_string_array("none"); }),

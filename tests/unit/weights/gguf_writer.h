@@ -101,7 +101,8 @@ class GgufWriter {
   }
 
   // A tensor info with any numbers, whose data are where `offset` says.
-  GgufWriter& add_info(std::string_view name, const std::vector<uint64_t>& shape, uint32_t type, uint64_t offset) {
+  GgufWriter& add_info(std::string_view name, const std::vector<uint64_t>& shape, uint32_t type,
+                       uint64_t offset) {
     infos_.put_string(name).put(static_cast<uint32_t>(shape.size()));
     for (const uint64_t dim : shape) infos_.put(dim);
     infos_.put(type).put(offset);

@@ -75,7 +75,8 @@ TEST_F(SmolLm2, RowsDecodeAsInTheGgufPackage) {
   const auto sum_of_row = [&](const char* name, uint64_t row) {
     const TensorInfo& tensor = file.tensor(name);
     std::vector<float> values(tensor.row_length());
-    dequantize_row(tensor.type, tensor.data + row * row_bytes(tensor.type, values.size()), values.data(), values.size());
+    dequantize_row(tensor.type, tensor.data + row * row_bytes(tensor.type, values.size()), values.data(),
+                   values.size());
     return std::accumulate(values.begin(), values.end(), 0.0);
   };
   EXPECT_EQ(sum_of_row("token_embd.weight", 1000), 1.9784250259399414);
