@@ -85,6 +85,7 @@ class Cache {
   StepStats stats_;
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<PartialState> run_states_;  // [kv_head][run] of attend_runs
+  Selection selection_ = Selection::all();
 };
 
 }  // namespace quire

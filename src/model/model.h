@@ -41,6 +41,7 @@ class Workspace {
 
  private:
   friend class Model;
+  friend class ForwardPass;
   struct Buffers;
   std::unique_ptr<Buffers> buffers_;
 };
@@ -66,6 +67,8 @@ class Model {
   void logits(std::span<const size_t> rows, Workspace& workspace, Team& team, float* out) const;
 
  private:
+  friend class ForwardPass;
+
   ModelConfig config_;
   Precision precision_ = Precision::kFast;
   PackedMatrix embedding_;  // also the output head when the file has none of its own

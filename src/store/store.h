@@ -72,6 +72,7 @@ class Store {
   // Readers see `n_visible` tokens: the committed ones, or more while a step is under way.
   LayerView view(size_t layer, size_t n_visible) const { return {&layouts_[layer], pages_[layer], n_visible}; }
 
+  PagePool& pool() const { return *pool_; }
   // Bytes of all pages of this sequence, shared ones counted in full.
   uint64_t size_bytes() const;
 

@@ -9,7 +9,10 @@
 //
 // Classes come from utf8proc, thus its version of Unicode (2.8: Unicode 15.0). Letters and digits that
 // were assigned later are symbols here and may be letters in a newer engine (Hugging Face's tokenizers
-// 0.23: Unicode 16).
+// 0.23: Unicode 16, 5,004 code points more).
+//
+// PCRE2 with JIT splits prose at the same speed (4 MB of English: 60 ms, these 57 ms) but has match and
+// stack limits, and another version of Unicode again.
 #include "text/pre_tokenizer.h"
 
 #include <utf8proc.h>
@@ -81,8 +84,15 @@ Char char_at(std::string_view text, size_t at) {
 
 // End of the run of characters of class `cls` that starts at `at`.
 size_t run_end(std::string_view text, size_t at, Class cls) {
-  for (Char c = char_at(text, at); c.cls == cls; c = char_at(text, at)) at += c.size_bytes;
-  return at;
+  for (;;) {
+    while (at < text.size() && static_cast<uint8_t>(text[at]) < 0x80 &&
+           kAsciiClasses[static_cast<uint8_t>(text[at])] == cls) {
+      ++at;
+    }
+    const Char c = char_at(text, at);
+    if (c.cls != cls) return at;
+    at += c.size_bytes;
+  }
 }
 
 // Size of 's 't 're 've 'm 'll 'd at the start of `text`, or 0. Without regard to case, the long s

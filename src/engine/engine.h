@@ -1,0 +1,84 @@
+// What a program holds: a model with everything needed to use it. Sessions run on it.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "base/team.h"
+#include "cache/cache.h"
+#include "model/model.h"
+#include "store/page.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace quire {
+
+// Most threads that an engine may be asked to use.
+constexpr int kMaxThreads = 512;
+
+struct EngineOptions {
+  int n_threads = 0;  // 0: as many as the machine runs at once
+  Precision precision = Precision::kFast;
+  uint64_t kv_budget_bytes = 0;  // of all caches together; 0: no limit
+};
+
+// A loaded model, its tokenizer and chat template, the threads that compute, and the pool that all caches
+// take their pages from. Outlives its sessions. Sessions may be used from different threads at once: they
+// take turns at the team, one forward pass each.
+class Engine {
+ public:
+  // Opens and loads the file; nothing of it stays mapped. Throws Error of one sentence.
+  Engine(const std::string& model_path, const EngineOptions& options);
+  // The same for an open file, for example one in memory.
+  Engine(const GgufFile& file, const EngineOptions& options);
+
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  const Model& model() const { return model_; }
+  const ModelConfig& config() const { return model_.config(); }
+  const Tokenizer& tokenizer() const { return tokenizer_; }
+  // Throws Error when the file has none or one that is not known.
+  const ChatTemplate& chat_template() const;
+  PagePool& pool() { return pool_; }
+  int n_threads() const { return team_.size(); }
+  // From opening the file to being ready.
+  double load_seconds() const { return load_seconds_; }
+  // The instruction set in use: "scalar", "avx2" or "avx512".
+  static const char* isa();
+
+  // Model::forward and Model::logits with the engine's team.
+  void forward(std::span<const int32_t> tokens, Cache& cache, Workspace& workspace,
+               const std::function<void(double)>& progress = {});
+  void logits(std::span<const size_t> rows, Workspace& workspace, float* out);
+  // Other work for the team. `work` must not throw.
+  void run(const std::function<void(Worker&)>& work);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct OpenFile {
+    Clock::time_point start;
+    GgufFile file;
+  };
+
+  Engine(const OpenFile& opened, const EngineOptions& options);
+  Engine(const GgufFile& file, const EngineOptions& options, Clock::time_point start);
+  void read_chat_template(const GgufFile& file);
+
+  std::mutex team_mutex_;  // a team runs one thing at a time
+  Team team_;
+  PagePool pool_;
+  Tokenizer tokenizer_;
+  Model model_;
+  std::optional<ChatTemplate> chat_template_;
+  std::string chat_template_error_;  // why there is none
+  double load_seconds_ = 0;
+};
+
+}  // namespace quire

@@ -1,0 +1,45 @@
+// How much memory a model will need, from its file's header alone.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cache/recipe.h"
+#include "weights/gguf.h"
+
+namespace quire {
+
+// Shape of a model's keys and values as its metadata give it. More general than what Model runs, so that
+// memory can be predicted for files that are only looked at: KV heads may differ from layer to layer (0 in
+// layers without attention), and keys may be longer than values.
+struct KvShape {
+  std::vector<uint64_t> n_kv_heads;  // one per layer
+  uint64_t key_length = 0;
+  uint64_t value_length = 0;
+
+  // Reads the file's metadata, of any architecture; throws Error of one sentence when they are missing or
+  // absurd.
+  static KvShape read(const GgufFile& file);
+
+  // Bytes of a token, all layers, keys and values.
+  uint64_t token_bytes(const Recipe& recipe) const;
+  // Bytes of the pages that n tokens take.
+  uint64_t cache_bytes(const Recipe& recipe, uint64_t n_tokens) const;
+};
+
+struct MemoryPrediction {
+  uint64_t weight_bytes = 0;     // tensors as they lie in memory once loaded
+  uint64_t kv_bytes = 0;         // exact
+  uint64_t workspace_bytes = 0;  // an estimate: activations of a prompt that fills the context, tokenizer, program
+  uint64_t total_bytes() const { return weight_bytes + kv_bytes + workspace_bytes; }
+};
+
+// The context length that the file states; Error when it states none or 0.
+uint64_t trained_context_tokens(const GgufFile& file);
+
+// For a context of n tokens, before anything is loaded. Throws Error when the metadata do not allow it.
+MemoryPrediction predict_memory(const GgufFile& file, uint64_t n_tokens, const Recipe& recipe);
+
+}  // namespace quire

@@ -1,0 +1,195 @@
+#include "engine/session.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/error.h"
+
+namespace quire {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+bool is_set(const std::atomic<bool>* flag) { return flag != nullptr && flag->load(std::memory_order_relaxed); }
+
+size_t checked_context(size_t asked, size_t trained) {
+  if (asked <= trained) return asked == 0 ? trained : asked;
+  throw Error("a context of " + std::to_string(asked) + " tokens is more than the " + std::to_string(trained) +
+              " that the model was trained for");
+}
+
+}  // namespace
+
+const char* finish_reason_name(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kEnd: return "stop";
+    case FinishReason::kStopString: return "stop_string";
+    case FinishReason::kLength: return "length";
+    case FinishReason::kContext: return "context";
+    case FinishReason::kBudget: return "kv_budget";
+    case FinishReason::kInterrupted: return "interrupted";
+  }
+  return "";
+}
+
+Session::Session(Engine& engine, const SessionOptions& options)
+    : engine_(engine),
+      options_(options),
+      context_tokens_(checked_context(options.context_tokens, engine.config().context_tokens)),
+      cache_(options.recipe, engine.config().geometry(), engine.pool()),
+      logits_(engine.config().vocabulary) {}
+
+uint64_t Session::full_f16_bytes() const {
+  return cache_.geometry().cache_bytes(Recipe{Format::kF16, Format::kF16}, cache_.n_tokens());
+}
+
+// Would the pool let this cache grow to n tokens?
+bool Session::budget_allows(size_t n_tokens) const {
+  const uint64_t budget = engine_.pool().budget_bytes();
+  if (budget == 0) return true;
+  const uint64_t used = engine_.pool().used_bytes();
+  const uint64_t others = used - std::min(used, cache_.size_bytes());
+  return others + cache_.geometry().cache_bytes(options_.recipe, n_tokens) <= budget;
+}
+
+void Session::check_room(size_t n_tokens) const {
+  if (n_tokens > context_tokens_) {
+    throw Error("the prompt has " + std::to_string(n_tokens) + " tokens, but the context holds only " +
+                std::to_string(context_tokens_));
+  }
+  if (!budget_allows(n_tokens)) {
+    throw Error("the cache of " + std::to_string(n_tokens) + " tokens takes " +
+                std::to_string(cache_.geometry().cache_bytes(options_.recipe, n_tokens)) +
+                " bytes, but the budget is " + std::to_string(engine_.pool().budget_bytes()));
+  }
+}
+
+PrefillResult Session::prefill(std::span<const int32_t> tokens, const PrefillOptions& options) {
+  check_room(tokens_.size() + tokens.size());
+  for (const int32_t id : tokens) {
+    if (id < 0 || static_cast<size_t>(id) >= engine_.config().vocabulary) {
+      throw Error("token id " + std::to_string(id) + " is outside the vocabulary of " +
+                  std::to_string(engine_.config().vocabulary) + " tokens");
+    }
+  }
+  const size_t n_before = tokens_.size();
+  PrefillResult result;
+  result.n_reused = cache_.n_tokens();
+  const auto start = Clock::now();
+  try {
+    tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+    compute_pending(options, result);
+    if (!result.interrupted && !tokens_.empty()) ensure_logits(nullptr);
+  } catch (...) {
+    crop(n_before);
+    throw;
+  }
+  if (result.interrupted) crop(n_before);
+  result.seconds = seconds_since(start);
+  return result;
+}
+
+void Session::compute_pending(const PrefillOptions& options, PrefillResult& result) {
+  const size_t n_pending = tokens_.size() - cache_.n_tokens();
+  while (cache_.n_tokens() < tokens_.size()) {
+    if (is_set(options.stop_flag)) {
+      result.interrupted = true;
+      return;
+    }
+    const size_t left = tokens_.size() - cache_.n_tokens();
+    const size_t n = options_.step_tokens == 0 ? left : std::min(left, options_.step_tokens);
+    std::function<void(double)> progress;
+    if (options.progress) {
+      progress = [&, n](double share) {
+        options.progress((static_cast<double>(n_pending - left) + share * static_cast<double>(n)) /
+                         static_cast<double>(n_pending));
+      };
+    }
+    compute(std::span(tokens_).subspan(cache_.n_tokens(), n), progress);
+    result.n_computed += n;
+  }
+}
+
+void Session::compute(std::span<const int32_t> tokens, const std::function<void(double)>& progress) {
+  logits_fresh_ = false;
+  last_step_tokens_ = 0;
+  engine_.forward(tokens, cache_, workspace_, progress);
+  last_step_tokens_ = tokens.size();
+}
+
+// Logits after the last token of the sequence. `counted`, if given, takes note of the step.
+void Session::ensure_logits(Generation* counted) {
+  if (tokens_.empty()) throw Error("there is nothing to continue: the prompt is empty");
+  if (logits_fresh_ && cache_.n_tokens() == tokens_.size()) return;
+  // After a crop the hidden state of the last token is gone: it is computed once more.
+  if (cache_.n_tokens() == tokens_.size() && last_step_tokens_ == 0) cache_.crop(tokens_.size() - 1);
+  while (cache_.n_tokens() < tokens_.size()) {
+    const size_t n = tokens_.size() - cache_.n_tokens();
+    compute(std::span(tokens_).last(n), {});
+    if (counted != nullptr) {
+      ++counted->n_steps;
+      counted->bytes_read += cache_.last_step().bytes_read;
+    }
+  }
+  const size_t last_row = last_step_tokens_ - 1;
+  engine_.logits({&last_row, 1}, workspace_, logits_.data());
+  logits_fresh_ = true;
+}
+
+Generation Session::generate(Sampler& sampler, const GenerateOptions& options, const OnText& on_text) {
+  TextOutput output(options.stops, on_text);
+  Generation result;
+  ensure_logits(nullptr);
+  const auto start = Clock::now();
+  result.finish = run_loop(sampler, options, output, result);
+  output.finish();
+  // A stop that waited for a longer one to be decided counts as well.
+  if (output.stopped()) result.finish = FinishReason::kStopString;
+  result.seconds = seconds_since(start);
+  result.text = output.text();
+  return result;
+}
+
+FinishReason Session::run_loop(Sampler& sampler, const GenerateOptions& options, TextOutput& output,
+                               Generation& result) {
+  const Tokenizer& tokenizer = engine_.tokenizer();
+  const auto n_choices = static_cast<size_t>(tokenizer.size());
+  while (true) {
+    if (is_set(options.stop_flag)) return FinishReason::kInterrupted;
+    if (result.tokens.size() >= options.max_tokens) return FinishReason::kLength;
+    if (tokens_.size() >= context_tokens_) return FinishReason::kContext;
+    if (!budget_allows(tokens_.size())) return FinishReason::kBudget;
+    ensure_logits(&result);
+    const int32_t id = sampler.sample(std::span(logits_).first(n_choices), tokens_);
+    if (!options.ignore_end && tokenizer.is_end_of_generation(id)) return FinishReason::kEnd;
+    tokens_.push_back(id);
+    result.tokens.push_back(id);
+    if (!tokenizer.is_control(id)) output.push(tokenizer.token_bytes(id));
+    if (output.stopped()) return FinishReason::kStopString;
+  }
+}
+
+void Session::crop(size_t n_tokens) {
+  if (n_tokens >= tokens_.size()) return;
+  tokens_.resize(n_tokens);
+  if (n_tokens < cache_.n_tokens()) {
+    cache_.crop(n_tokens);
+    logits_fresh_ = false;
+    last_step_tokens_ = 0;
+  }
+}
+
+Sampler Session::make_sampler(SamplingOptions options, bool ignore_end) const {
+  const Tokenizer& tokenizer = engine_.tokenizer();
+  for (int32_t id = 0; ignore_end && id < tokenizer.size(); ++id) {
+    if (tokenizer.is_end_of_generation(id)) options.banned.push_back(id);
+  }
+  return Sampler(options);
+}
+
+}  // namespace quire

@@ -1,0 +1,22 @@
+// What a GGUF file says about its tokenizer and chat template, read for the room `text`.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "text/tokenizer.h"
+#include "text/vocabulary.h"
+#include "weights/gguf.h"
+
+namespace quire {
+
+// The vocabulary, with views into the file. Throws Error of one sentence when something needed is missing or
+// has the wrong type.
+Vocabulary read_vocabulary(const GgufFile& file);
+
+// The tokens of a text that begins a sequence: as the vocabulary wants it, with its begin token first (once,
+// also when the text spells it out). `control`: whether control tokens spelled out in the text become tokens.
+std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view text, ControlTokens control);
+
+}  // namespace quire

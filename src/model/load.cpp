@@ -1,0 +1,129 @@
+// Loading: every tensor of the file is checked, packed, and accounted for.
+#include <cstring>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "model/model.h"
+
+namespace quire {
+
+namespace {
+
+// Hands out the file's tensors once each and notices what was not asked for.
+class TensorSource {
+ public:
+  TensorSource(const GgufFile& file, Team& team) : file_(file), team_(team) {}
+
+  bool has(const std::string& name) const { return file_.find_tensor(name) != nullptr; }
+
+  PackedMatrix matrix(const std::string& name, size_t n_rows, size_t n_columns,
+                      std::span<const uint32_t> order = {}) {
+    const TensorInfo& tensor = take(name);
+    check_shape(tensor, n_rows, n_columns);
+    PackedMatrix packed = pack(tensor.type, tensor.data, n_rows, n_columns, team_, order);
+    file_.drop_pages(tensor);
+    return packed;
+  }
+
+  std::vector<float> vector(const std::string& name, size_t n) {
+    const TensorInfo& tensor = take(name);
+    check_shape(tensor, 1, n);
+    std::vector<float> values(n);
+    dequantize_row(tensor.type, tensor.data, values.data(), n);
+    return values;
+  }
+
+  // A tensor that the forward pass would ignore is an error: its absence would change the answer silently.
+  void refuse_rest() const {
+    for (const TensorInfo& tensor : file_.tensors()) {
+      if (!taken_.contains(tensor.name)) {
+        throw Error(file_.path() + ": tensor '" + tensor.name.substr(0, 80) + "' is not part of a supported model");
+      }
+    }
+  }
+
+ private:
+  const TensorInfo& take(const std::string& name) {
+    taken_.insert(name);
+    return file_.tensor(name);
+  }
+
+  void check_shape(const TensorInfo& tensor, size_t n_rows, size_t n_columns) const {
+    if (tensor.row_length() == n_columns && tensor.n_rows() == n_rows) return;
+    throw Error(file_.path() + ": tensor '" + tensor.name + "' is " + std::to_string(tensor.n_rows()) + " x " +
+                std::to_string(tensor.row_length()) + ", expected " + std::to_string(n_rows) + " x " +
+                std::to_string(n_columns));
+  }
+
+  const GgufFile& file_;
+  Team& team_;
+  std::set<std::string> taken_;
+};
+
+// Files of this family store the rows of a head so that rotated pairs are neighbours (2i, 2i + 1). We keep
+// them half a rotation apart (i, i + rope_dims / 2): a rotation is then whole registers, and queries and keys
+// are permuted alike, so scores are the same.
+std::vector<uint32_t> half_split_order(size_t n_heads, size_t head_dim, size_t rope_dims) {
+  std::vector<uint32_t> order(n_heads * head_dim);
+  const size_t half = rope_dims / 2;
+  for (size_t h = 0; h < n_heads; ++h) {
+    for (size_t d = 0; d < head_dim; ++d) {
+      const size_t source = d < half ? 2 * d : d < rope_dims ? 2 * (d - half) + 1 : d;
+      order[h * head_dim + d] = static_cast<uint32_t>(h * head_dim + source);
+    }
+  }
+  return order;
+}
+
+Layer load_layer(TensorSource& source, const ModelConfig& config, size_t index) {
+  const std::string prefix = "blk." + std::to_string(index) + ".";
+  const size_t q_width = config.n_heads * config.head_dim;
+  const size_t kv_width = config.n_kv_heads * config.head_dim;
+  const auto q_order = half_split_order(config.n_heads, config.head_dim, config.rope_dims);
+  const auto k_order = half_split_order(config.n_kv_heads, config.head_dim, config.rope_dims);
+  Layer layer;
+  layer.attention_norm = source.vector(prefix + "attn_norm.weight", config.width);
+  layer.q = source.matrix(prefix + "attn_q.weight", q_width, config.width, q_order);
+  layer.k = source.matrix(prefix + "attn_k.weight", kv_width, config.width, k_order);
+  layer.v = source.matrix(prefix + "attn_v.weight", kv_width, config.width);
+  layer.output = source.matrix(prefix + "attn_output.weight", config.width, q_width);
+  layer.ffn_norm = source.vector(prefix + "ffn_norm.weight", config.width);
+  layer.gate = source.matrix(prefix + "ffn_gate.weight", config.ffn_width, config.width);
+  layer.up = source.matrix(prefix + "ffn_up.weight", config.ffn_width, config.width);
+  layer.down = source.matrix(prefix + "ffn_down.weight", config.width, config.ffn_width);
+  return layer;
+}
+
+}  // namespace
+
+Model Model::load(const GgufFile& file, Team& team, Precision precision) {
+  Model model;
+  model.config_ = ModelConfig::read(file);
+  model.precision_ = precision;
+  const ModelConfig& config = model.config_;
+  TensorSource source(file, team);
+  for (size_t i = 0; i < config.n_layers; ++i) model.layers_.push_back(load_layer(source, config, i));
+  model.output_norm_ = source.vector("output_norm.weight", config.width);
+  model.embedding_ = source.matrix("token_embd.weight", config.vocabulary, config.width);
+  if (source.has("output.weight")) model.head_ = source.matrix("output.weight", config.vocabulary, config.width);
+  if (source.has("rope_freqs.weight")) {
+    model.rope_factors_ = source.vector("rope_freqs.weight", config.rope_dims / 2);
+  }
+  source.refuse_rest();
+  return model;
+}
+
+uint64_t Model::weight_bytes() const {
+  uint64_t total = embedding_.data.size_bytes() + head_.data.size_bytes() + output_norm_.size() * sizeof(float);
+  for (const Layer& layer : layers_) {
+    for (const PackedMatrix* matrix : {&layer.q, &layer.k, &layer.v, &layer.output, &layer.gate, &layer.up, &layer.down}) {
+      total += matrix->data.size_bytes();
+    }
+    total += (layer.attention_norm.size() + layer.ffn_norm.size()) * sizeof(float);
+  }
+  return total;
+}
+
+}  // namespace quire
