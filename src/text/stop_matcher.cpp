@@ -10,10 +10,19 @@ namespace {
 
 constexpr int32_t kNoNode = -1;
 
+// A node takes a kilobyte; stops come from requests, so their number of nodes needs a bound.
+constexpr size_t kMaxStopBytes = 8192;
+
 }  // namespace
 
 StopMatcher::StopMatcher(const std::vector<std::string>& stops) {
   if (stops.empty()) return;
+  size_t n_bytes = 0;
+  for (const std::string& stop : stops) n_bytes += stop.size();
+  if (n_bytes > kMaxStopBytes) {
+    throw Error("the stop strings have " + std::to_string(n_bytes) + " bytes together, more than " +
+                std::to_string(kMaxStopBytes));
+  }
   nodes_.emplace_back(0);
   for (const std::string& stop : stops) add_stop(stop);
   link_failures();

@@ -18,7 +18,8 @@ namespace quire {
 // then turn true some bytes later, or in flush().
 class StopMatcher {
  public:
-  // No stops: everything passes. An empty stop string is an Error.
+  // No stops: everything passes. An empty stop string is an Error, and so are more than 8,192 bytes of
+  // stops.
   explicit StopMatcher(const std::vector<std::string>& stops);
 
   // Text that is now safe to show: it is not, and cannot become, part of a stop. Empty once stopped.
