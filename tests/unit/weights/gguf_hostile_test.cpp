@@ -139,6 +139,17 @@ TEST(GgufHostile, CountsThatCannotFit) {
   }
 }
 
+// The check of the counts must not refuse files of the smallest entries and infos there are.
+TEST(GgufHostile, CountsThatJustFit) {
+  GgufWriter entries;
+  for (char key = 'a'; key <= 'z'; ++key) entries.add<uint8_t>(std::string(1, key), 1);
+  EXPECT_EQ(error_of(entries), "no error");
+  GgufWriter tensors;
+  tensors.add_tensor("!", {1}, TensorType::F16, pattern_bytes(2));
+  for (char name = '"'; name <= '~'; ++name) tensors.add_info(std::string(1, name), {1}, 1, 0);
+  EXPECT_EQ(error_of(tensors), "no error");
+}
+
 TEST(GgufHostile, Keys) {
   EXPECT_EQ(error_of(GgufWriter().add<uint32_t>("", 1)),
             "bad.gguf: metadata entry 1 of 1 at byte 24 has an empty key");
@@ -280,6 +291,8 @@ TEST(GgufHostile, TensorShapes) {
             "bad.gguf: tensor 'w' is too large: its shape [4294967296, 4294967296] overflows 64 bits");
   EXPECT_EQ(error_of_shape({UINT64_MAX}),
             "bad.gguf: tensor 'w' is too large: its shape [18446744073709551615] overflows 64 bits");
+  // The bytes would fit in 64 bits, those of an f32 copy would not.
+  EXPECT_NE(error_of_shape({uint64_t{1} << 62}, TensorType::Q4_1).find("overflows"), std::string::npos);
   EXPECT_NE(error_of_shape({1 << 20, 1 << 20, 1 << 20, 1 << 20}).find("overflows"), std::string::npos);
   EXPECT_NE(error_of_shape({big * 2, big / 8, 8}, TensorType::Q4_1).find("overflows"), std::string::npos);
 }
