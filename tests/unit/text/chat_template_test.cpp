@@ -24,7 +24,8 @@ TEST(ChatTemplate, RendersChatMl) {
   const Tokenizer tokenizer = make_tokenizer();
   const std::vector<ChatMessage> chat{{"user", "Hi"}};
   EXPECT_EQ(tokenizer.decode(ChatTemplate().encode(tokenizer, chat, true), true),
-            "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
+            "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face"
+            "<|im_end|>\n"
             "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
 }
 
@@ -75,7 +76,8 @@ TEST(ChatTemplate, UnknownTemplatesAreRefused) {
   EXPECT_THROW(ChatTemplate::recognise("{{ bos_token }}{% for m in messages %}{% endfor %}"), Error);
   const std::string plain =
       "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + "
-      "'<|im_end|>' + '\\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+      "'<|im_end|>' + '\\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}"
+      "{% endif %}";
   EXPECT_EQ(ChatTemplate::recognise(plain).default_system_message(), "");
 }
 

@@ -101,7 +101,9 @@ TEST(StopMatcher, StreamedEqualsUnstreamed) {
     for (size_t n = 1 + rng() % 3; n > 0; --n) stops.push_back(random_text(6));
     const std::string text = random_text(30);
     Strings pieces;
-    for (size_t at = 0; at < text.size(); at += pieces.back().size()) pieces.push_back(text.substr(at, 1 + rng() % 5));
+    for (size_t at = 0; at < text.size(); at += pieces.back().size()) {
+      pieces.push_back(text.substr(at, 1 + rng() % 5));
+    }
     bool stopped = false;
     const std::string expected = cut(text, stops);
     ASSERT_EQ(stream(pieces, stops, &stopped), expected) << text;

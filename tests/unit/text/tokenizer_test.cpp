@@ -123,7 +123,8 @@ TEST(Tokenizer, OtherModelsAreRefusedByName) {  // case U41
   v.model = "gpt2";
   v.pre_tokenizer = "deepseek-llm";
   EXPECT_EQ(error_of(v),
-            "pre-tokenizer 'deepseek-llm' is not supported; supported are smollm, gpt-2, llama-bpe and qwen2");
+            "pre-tokenizer 'deepseek-llm' is not supported; supported are smollm, gpt-2, llama-bpe and "
+            "qwen2");
 }
 
 TEST(Tokenizer, ContradictionsInTheVocabularyAreErrors) {
@@ -132,19 +133,26 @@ TEST(Tokenizer, ContradictionsInTheVocabularyAreErrors) {
     change(v);
     return error_of(v.view());
   };
-  EXPECT_EQ(with([](TestVocabulary& v) { v.types.pop_back(); }), "the vocabulary has 256 tokens but 255 token types");
+  EXPECT_EQ(with([](TestVocabulary& v) { v.types.pop_back(); }),
+            "the vocabulary has 256 tokens but 255 token types");
   EXPECT_EQ(with([](TestVocabulary& v) { v.types[3] = 9; }), "token 3 has the unknown type 9");
   EXPECT_EQ(with([](TestVocabulary& v) { v.add("a"); }), "tokens 97 and 256 are both 'a'");
   EXPECT_EQ(with([](TestVocabulary& v) { v.tokens[97] = "aa"; }),
             "the vocabulary has no token for byte 97, thus it is not a byte-level one");
-  EXPECT_EQ(with([](TestVocabulary& v) { v.merges = {"a b"}; }), "merge 0 'a b' makes a piece that is no token");
-  EXPECT_EQ(with([](TestVocabulary& v) { v.merges = {"aa b"}; }), "merge 0 'aa b' joins a piece that is no token");
+  EXPECT_EQ(with([](TestVocabulary& v) { v.merges = {"a b"}; }),
+            "merge 0 'a b' makes a piece that is no token");
+  EXPECT_EQ(with([](TestVocabulary& v) { v.merges = {"aa b"}; }),
+            "merge 0 'aa b' joins a piece that is no token");
   EXPECT_EQ(with([](TestVocabulary& v) { v.merges = {"ab"}; }), "merge 0 'ab' is not a pair");
   EXPECT_EQ(with([](TestVocabulary& v) { v.merge("a", "b"), v.merges.push_back("a b"); }),
             "merge 1 'a b' is there twice");
-  EXPECT_EQ(with([](TestVocabulary& v) { v.add("<x>", kTokenControl), v.add("<x>", kTokenUserDefined); }),
-            "tokens 256 and 257 are both '<x>'");
-  EXPECT_EQ(with([](TestVocabulary& v) { v.add("", kTokenControl); }), "token 256 is special but has no text");
+  const auto add_twice = [](TestVocabulary& v) {
+    v.add("<x>", kTokenControl);
+    v.add("<x>", kTokenUserDefined);
+  };
+  EXPECT_EQ(with(add_twice), "tokens 256 and 257 are both '<x>'");
+  EXPECT_EQ(with([](TestVocabulary& v) { v.add("", kTokenControl); }),
+            "token 256 is special but has no text");
 }
 
 TEST(Tokenizer, AMergeNeverMakesAControlToken) {

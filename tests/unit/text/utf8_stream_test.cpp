@@ -56,7 +56,8 @@ TEST(Utf8Stream, OneReplacementForEachMaximalPart) {
 
 TEST(Utf8Stream, AnyCutGivesTheSameText) {
   std::mt19937 rng(3);
-  const std::string_view pool[] = {"a", "\xC3\xA9", "\xE2\x82\xAC", "\xF0\x9F\x98\x80", "\xE2", "\x82", "\xFF", "\xF0\x9F"};
+  const std::string_view pool[] = {"a",    "\xC3\xA9", "\xE2\x82\xAC", "\xF0\x9F\x98\x80",
+                                   "\xE2", "\x82",     "\xFF",         "\xF0\x9F"};
   for (int round = 0; round < 500; ++round) {
     std::string bytes;
     for (int i = 0; i < 12; ++i) bytes += pool[rng() % std::size(pool)];
