@@ -1,10 +1,12 @@
-// llama.cpp held against the frozen reference: the same token ids, the same positions, the same measure as ours.
+// llama.cpp held against the frozen reference: the same token ids, the same positions, the same measure as
+// ours.
 //
 //   peer_logits -m MODEL [-t N] [--ppl TOKENS.bin] [GOLDEN.bin ...]
 //
 // For each golden file one line of JSON: mean and greatest KL(reference || llama.cpp), and how often the most
-// probable token is the same where the reference's margin exceeds 0.05. For --ppl (u16 token ids) the perplexity
-// under the rule of tests/golden/forward/data/perplexity.json. f16 KV, flash attention on. Built by peer_llama_cpp.
+// probable token is the same where the reference's margin exceeds 0.05. For --ppl (u16 token ids) the
+// perplexity under the rule of tests/golden/forward/data/perplexity.json. f16 KV, flash attention on. Built
+// by peer_llama_cpp.
 
 #include <algorithm>
 #include <cstdint>
@@ -38,9 +40,11 @@ class Peer {
  public:
   Peer(const std::string& path, int n_threads) {
     llama_backend_init();
-    llama_log_set([](ggml_log_level level, const char* text, void*) {
-      if (level == GGML_LOG_LEVEL_ERROR) std::fputs(text, stderr);
-    }, nullptr);
+    llama_log_set(
+        [](ggml_log_level level, const char* text, void*) {
+          if (level == GGML_LOG_LEVEL_ERROR) std::fputs(text, stderr);
+        },
+        nullptr);
     model_.reset(llama_model_load_from_file(path.c_str(), llama_model_default_params()));
     if (!model_) throw std::runtime_error("cannot load " + path);
     llama_context_params params = llama_context_default_params();
@@ -57,7 +61,8 @@ class Peer {
 
   size_t n_vocab() const { return n_vocab_; }
 
-  // Runs one prompt from an empty cache and calls sink(position, logits[n_vocab]) at each wanted position, rising.
+  // Runs one prompt from an empty cache and calls sink(position, logits[n_vocab]) at each wanted position,
+  // rising.
   template <typename Wanted, typename Sink>
   void run(const uint16_t* tokens, size_t n, Wanted wanted, Sink sink) {
     llama_memory_clear(llama_get_memory(context_.get()), true);
@@ -111,8 +116,8 @@ void report_divergence(Peer& peer, const std::string& path) {
         }
         ++index;
       });
-  std::printf("{\"prompt_tokens\": %zu, \"positions\": %zu, \"kl_mean\": %.3e, \"kl_max\": %.3e, ", golden.tokens.size(),
-              positions.size(), sum / static_cast<double>(positions.size()), greatest);
+  std::printf("{\"prompt_tokens\": %zu, \"positions\": %zu, \"kl_mean\": %.3e, \"kl_max\": %.3e, ",
+              golden.tokens.size(), positions.size(), sum / static_cast<double>(positions.size()), greatest);
   std::printf("\"top1_same\": %zu, \"top1_clear\": %zu}\n", n_same, n_clear);
   std::fflush(stdout);
 }
@@ -122,7 +127,8 @@ std::vector<uint16_t> read_tokens(const std::string& path) {
   if (!file) throw std::runtime_error("cannot open " + path);
   std::vector<uint16_t> tokens(static_cast<size_t>(file.tellg()) / sizeof(uint16_t));
   file.seekg(0);
-  file.read(reinterpret_cast<char*>(tokens.data()), static_cast<std::streamsize>(tokens.size() * sizeof(uint16_t)));
+  file.read(reinterpret_cast<char*>(tokens.data()),
+            static_cast<std::streamsize>(tokens.size() * sizeof(uint16_t)));
   return tokens;
 }
 
@@ -140,8 +146,8 @@ void report_perplexity(Peer& peer, const std::string& path) {
           ++n_scored;
         });
   }
-  std::printf("{\"tokens\": %zu, \"scored_tokens\": %zu, \"total_nll\": %.6f, \"perplexity\": %.6f}\n", tokens.size(),
-              n_scored, total, std::exp(total / static_cast<double>(n_scored)));
+  std::printf("{\"tokens\": %zu, \"scored_tokens\": %zu, \"total_nll\": %.6f, \"perplexity\": %.6f}\n",
+              tokens.size(), n_scored, total, std::exp(total / static_cast<double>(n_scored)));
 }
 
 Options parse(int argc, char** argv) {

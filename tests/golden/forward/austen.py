@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """Jane Austen's novels as plain text, from Debian's package r-cran-janeaustenr (R itself is not needed).
 
-    austen.py NOVEL OUT        NOVEL: emma mansfieldpark northangerabbey persuasion prideprejudice sensesensibility
+    austen.py NOVEL OUT   NOVEL: emma mansfieldpark northangerabbey persuasion prideprejudice sensesensibility
 
-The package keeps each novel as an R character vector of lines, hard-wrapped at 70 columns. Here the lines of a
-paragraph (paragraphs are parted by blank lines) are joined by one space, and paragraphs stand one to a line, in
-UTF-8. The same package version gives the same bytes everywhere; tests/golden/forward/data records the SHA-256.
+The package keeps each novel as an R character vector of lines, hard-wrapped at 70 columns. Here the lines of
+a paragraph (paragraphs are parted by blank lines) are joined by one space, and paragraphs stand one to a
+line, in UTF-8. The same package version gives the same bytes everywhere; tests/golden/forward/data records
+the SHA-256.
 
-Two files matter. `Rdata.rdx` is a gzipped R list that names, for each object, offset and length of its chunk in
-`Rdata.rdb`. A chunk is the unpacked length (4 bytes, big-endian), then zlib data, or for xz/bz2 packages a type
-byte ('2', 'Z') before the data; unpacked it is an R object in R's XDR serialization.
+Two files matter. `Rdata.rdx` is a gzipped R list that names, for each object, offset and length of its chunk
+in `Rdata.rdb`. A chunk is the unpacked length (4 bytes, big-endian), then zlib data, or for xz/bz2 packages a
+type byte ('2', 'Z') before the data; unpacked it is an R object in R's XDR serialization.
 """
 
 import bz2

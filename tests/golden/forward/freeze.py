@@ -38,9 +38,9 @@ PERPLEXITY_NOVEL = "persuasion"
 PERPLEXITY_TOKENS = 20_000
 PERPLEXITY_WINDOW = 2_048
 PERPLEXITY_RULE = (
-    "Window w covers tokens [w*2048, min((w+1)*2048, n_tokens)), the last one being partial. Each window starts "
-    "afresh: empty cache, position 0, no BOS. Every token of a window but its first is scored, given the tokens "
-    "before it in the window. perplexity = exp(total_nll / scored_tokens), in nats."
+    "Window w covers tokens [w*2048, min((w+1)*2048, n_tokens)), the last one being partial. Each window "
+    "starts afresh: empty cache, position 0, no BOS. Every token of a window but its first is scored, given "
+    "the tokens before it in the window. perplexity = exp(total_nll / scored_tokens), in nats."
 )
 
 
@@ -75,7 +75,9 @@ def freeze_prompts(reference: Reference, tokenizer: Tokenizer, out: Path) -> Non
         positions = spread_positions(n)
         golden = Golden.of_log_p(tokens, positions, log_softmax(reference.logits(tokens, positions)))
         golden.save(out / f"prompt_{n:04d}.bin")
-        print(f"{n:5d} tokens, {len(positions)} positions, least margin {golden.margins.min():.4f}", flush=True)
+        print(
+            f"{n:5d} tokens, {len(positions)} positions, least margin {golden.margins.min():.4f}", flush=True
+        )
 
 
 def sha256(data: bytes) -> str:

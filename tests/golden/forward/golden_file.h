@@ -9,7 +9,8 @@
 //   f32  margins[n_positions]                       logit of the most probable token minus that of the second
 //   u16  top_ids[n_positions][n_top]                most probable first
 //   f32  top_log_p[n_positions][n_top]
-//   f32  bucket_log_p[n_positions][n_buckets]       log of the mass of all other tokens t with t mod n_buckets = b
+//   f32  bucket_log_p[n_positions][n_buckets]       log of the mass of all other tokens t with t mod
+//   n_buckets = b
 //
 // Header only and on its own: the engine's tests and the programs that measure other engines both read it.
 #pragma once
@@ -60,11 +61,13 @@ struct GoldenFile {
 
   // KL(reference || ours) in nats after position `index`, ours being the softmax of logits[n_vocab].
   //
-  // Taken over the partition {each top token} + {each bucket}, so it is a lower bound of the divergence over all
-  // tokens (README.md says by how little it is lower). The frozen f32 logs are scaled to sum to one first: their
-  // rounding then enters squared only, and the result is never negative but for rounding in double.
+  // Taken over the partition {each top token} + {each bucket}, so it is a lower bound of the divergence over
+  // all tokens (README.md says by how little it is lower). The frozen f32 logs are scaled to sum to one
+  // first: their rounding then enters squared only, and the result is never negative but for rounding in
+  // double.
   double kl(const float* logits, size_t n_logits, size_t index) const {
-    if (n_logits != n_vocab || index >= n_positions()) throw std::invalid_argument("golden: no such distribution");
+    if (n_logits != n_vocab || index >= n_positions())
+      throw std::invalid_argument("golden: no such distribution");
     const uint16_t* ids = &top_ids[index * n_top];
     const float* top_p = &top_log_p[index * n_top];
     const float* bucket_p = &bucket_log_p[index * n_buckets];
@@ -107,7 +110,8 @@ template <typename T>
 std::vector<T> read_array(std::FILE* file, uint64_t n, uint64_t& left_bytes) {
   if (n > left_bytes / sizeof(T)) throw std::runtime_error("golden: the file ends early");
   std::vector<T> values(n);
-  if (std::fread(values.data(), sizeof(T), n, file) != n) throw std::runtime_error("golden: the file ends early");
+  if (std::fread(values.data(), sizeof(T), n, file) != n)
+    throw std::runtime_error("golden: the file ends early");
   left_bytes -= n * sizeof(T);
   return values;
 }
@@ -127,7 +131,8 @@ inline GoldenFile load(const std::string& path) {
   if (!file) throw std::runtime_error("golden: cannot open " + path);
   uint64_t left = detail::file_bytes(file.get());
   const auto magic = detail::read_array<char>(file.get(), 8, left);
-  if (std::memcmp(magic.data(), "QGOLD1\0\0", 8) != 0) throw std::runtime_error("golden: not a golden file: " + path);
+  if (std::memcmp(magic.data(), "QGOLD1\0\0", 8) != 0)
+    throw std::runtime_error("golden: not a golden file: " + path);
   const auto sizes = detail::read_array<uint32_t>(file.get(), 6, left);
   const uint64_t n_tokens = sizes[1], n_positions = sizes[2];
 
@@ -135,7 +140,8 @@ inline GoldenFile load(const std::string& path) {
   golden.n_vocab = sizes[0];
   golden.n_top = sizes[3];
   golden.n_buckets = sizes[4];
-  if (golden.n_top == 0 || golden.n_buckets == 0) throw std::runtime_error("golden: empty distributions: " + path);
+  if (golden.n_top == 0 || golden.n_buckets == 0)
+    throw std::runtime_error("golden: empty distributions: " + path);
   golden.tokens = detail::read_array<uint16_t>(file.get(), n_tokens, left);
   golden.positions = detail::read_array<uint32_t>(file.get(), n_positions, left);
   golden.margins = detail::read_array<float>(file.get(), n_positions, left);

@@ -78,7 +78,7 @@ class Golden:
         return Golden(n_vocab, *arrays)
 
     def kl(self, log_q: np.ndarray, index: int) -> float:
-        """KL(reference || q) in nats over the partition of position `index`; log_q [n_vocab] are log-probabilities.
+        """KL(reference || q) in nats over the partition of position `index`; log_q [n_vocab].
 
         The frozen f32 logs are scaled to sum to one first, so that their rounding enters squared only and the
         divergence is never negative.

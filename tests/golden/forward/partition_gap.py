@@ -3,8 +3,8 @@
 
     partition_gap.py MODEL [--noise STD]
 
-Adds normal noise to the reference's logits of the 700-token prompt, the same as an engine's rounding might, and
-compares the two divergences. README.md states the outcome.
+Adds normal noise to the reference's logits of the 700-token prompt, the same as an engine's rounding might,
+and compares the two divergences. README.md states the outcome.
 """
 
 import argparse
@@ -36,7 +36,9 @@ def main() -> int:
     tail = np.exp(golden.bucket_log_p.astype(np.float64)).sum(axis=1)
     print(f"noise of std {options.noise}: full KL mean {full.mean():.3e} max {full.max():.3e}")
     print(f"partition KL mean {part.mean():.3e} max {part.max():.3e}")
-    print(f"partition / full: mean over positions {(part / full).mean():.4f}, least {(part / full).min():.4f}")
+    print(
+        f"partition / full: mean over positions {(part / full).mean():.4f}, least {(part / full).min():.4f}"
+    )
     print(f"mass outside the top tokens: mean {tail.mean():.4f}, greatest {tail.max():.4f}")
     print(f"partition KL of the reference to itself: {own.min():.1e} to {own.max():.1e}")
     return 0

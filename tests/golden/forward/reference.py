@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""An independent forward pass of a Llama-architecture GGUF in double precision: what the engine is held against.
+"""A forward pass of a Llama-architecture GGUF in double precision: what the engine is held against.
 
     reference.py MODEL --tokens ID... [--top N]  the last position's N greatest logits
-    reference.py MODEL --check                   the check against logits of transformers (f32) for a short prompt
+    reference.py MODEL --check                   the check against transformers' f32 logits of a short prompt
 
-It shares no code with the engine: weights come from PyPI `gguf` (dequantized, then widened to float64) and every
-other number is float64. Layers run one after another over the whole prompt; attention takes the queries in blocks,
-so that 8,192 tokens fit in 4 GB.
+It shares no code with the engine: weights come from PyPI `gguf` (dequantized, then widened to float64) and
+every other number is float64. Layers run one after another over the whole prompt; attention takes the queries
+in blocks, so that 8,192 tokens fit in 4 GB.
 """
 
 import argparse
@@ -19,8 +19,8 @@ import numpy as np
 QUERY_BLOCK_TOKENS = 256  # 3 query heads x 256 x 8,192 scores x 8 B = 50 MB
 LOGIT_BLOCK_TOKENS = 256  # 256 x 49,152 x 8 B = 100 MB
 
-# From transformers 5.24, f32, the dequantized weights of SmolLM2-135M-Instruct.Q4_1: 'The capital of France is',
-# logits of ' Paris', ' the', ' London', ' Le', ' New' at the last position.
+# From transformers 5.24, f32, the dequantized weights of SmolLM2-135M-Instruct.Q4_1: after
+# 'The capital of France is' the logits of ' Paris', ' the', ' London', ' Le', ' New' at the last position.
 CHECK_TOKENS = [504, 3575, 282, 4649, 314]
 CHECK_LOGITS = [17.3713, 14.8886, 13.2450, 13.0095, 12.9515]
 CHECK_TOLERANCE = 2e-4  # the f32 pass's own rounding and the four decimals it is quoted with
@@ -32,7 +32,7 @@ def rms_norm(x: np.ndarray, weight: np.ndarray, epsilon: float) -> np.ndarray:
 
 
 def rotate(x: np.ndarray, angles: np.ndarray) -> np.ndarray:
-    """RoPE on x [n, heads, d]: pairs (2i, 2i+1) turn by angles [n, d/2], the pairing of GGUF's llama files."""
+    """RoPE on x [n, heads, d]: pairs (2i, 2i+1) turn by angles [n, d/2], the pairing of llama GGUFs."""
     cosine, sine = np.cos(angles)[:, None, :], np.sin(angles)[:, None, :]
     even, odd = x[..., 0::2], x[..., 1::2]
     out = np.empty_like(x)
@@ -106,23 +106,32 @@ class Reference:
         """A weight in float64: matrices are [outputs, inputs]."""
         return self.weights[name + ".weight"].astype(np.float64)
 
+    def seen_by(self, part: str, x: np.ndarray) -> np.ndarray:
+        """x as `part` of the model sees it: the place where rounding_study.py rounds, and nothing here.
+
+        Parts: "qkv", "output", "up" (with gate), "down", "head" multiply x by weights; "cache" is K and V.
+        """
+        del part
+        return x
+
     def attention_block(self, x: np.ndarray, layer: int, angles: np.ndarray) -> np.ndarray:
         """What layer's attention adds to the residual stream x [n, d]."""
         name, n = f"blk.{layer}.", len(x)
-        normed = rms_norm(x, self.weight(name + "attn_norm"), self.epsilon)
+        normed = self.seen_by("qkv", rms_norm(x, self.weight(name + "attn_norm"), self.epsilon))
         q = (normed @ self.weight(name + "attn_q").T).reshape(n, self.n_heads, self.head_size)
         k = (normed @ self.weight(name + "attn_k").T).reshape(n, self.n_kv_heads, self.head_size)
         v = (normed @ self.weight(name + "attn_v").T).reshape(n, self.n_kv_heads, self.head_size)
-        mixed = causal_attention(rotate(q, angles), rotate(k, angles), v)
-        return mixed.reshape(n, -1) @ self.weight(name + "attn_output").T
+        k, v = self.seen_by("cache", rotate(k, angles)), self.seen_by("cache", v)
+        mixed = causal_attention(rotate(q, angles), k, v).reshape(n, -1)
+        return self.seen_by("output", mixed) @ self.weight(name + "attn_output").T
 
     def feed_forward_block(self, x: np.ndarray, layer: int) -> np.ndarray:
         """What layer's feed-forward part adds to the residual stream x [n, d]."""
         name = f"blk.{layer}."
-        normed = rms_norm(x, self.weight(name + "ffn_norm"), self.epsilon)
+        normed = self.seen_by("up", rms_norm(x, self.weight(name + "ffn_norm"), self.epsilon))
         gate = silu(normed @ self.weight(name + "ffn_gate").T)
         gate *= normed @ self.weight(name + "ffn_up").T
-        return gate @ self.weight(name + "ffn_down").T
+        return self.seen_by("down", gate) @ self.weight(name + "ffn_down").T
 
     def hidden(self, tokens: list[int]) -> np.ndarray:
         """The normed output of the last layer, [n, d], for tokens at positions 0..n-1."""
@@ -136,9 +145,9 @@ class Reference:
         return rms_norm(x, self.weight("output_norm"), self.epsilon)
 
     def project(self, hidden: np.ndarray) -> np.ndarray:
-        """Logits [rows, n_vocab] of rows of hidden(); the output matrix is the embedding where none is given."""
+        """Logits [rows, n_vocab] of rows of hidden(); the output matrix is the embedding if none is given."""
         name = "output" if "output.weight" in self.weights else "token_embd"
-        return hidden @ self.weight(name).T
+        return self.seen_by("head", hidden) @ self.weight(name).T
 
     def logits(self, tokens: list[int], positions: list[int]) -> np.ndarray:
         """Logits [positions, n_vocab] at the chosen positions of one prompt."""
@@ -155,7 +164,7 @@ class Reference:
         return losses
 
     def check(self) -> float:
-        """The greatest distance from the logits of transformers for the check prompt; raises if it is too far."""
+        """The greatest distance from transformers' logits of the check prompt; raises if it is too far."""
         logits = self.logits(CHECK_TOKENS, [len(CHECK_TOKENS) - 1])[0]
         greatest = np.sort(logits)[::-1][: len(CHECK_LOGITS)]
         distance = float(np.abs(greatest - np.array(CHECK_LOGITS)).max())
