@@ -128,9 +128,8 @@ void Session::ensure_logits(Generation* counted) {
   if (logits_fresh_ && cache_.n_tokens() == tokens_.size()) return;
   // After a crop the hidden state of the last token is gone: it is computed once more.
   if (cache_.n_tokens() == tokens_.size() && last_step_tokens_ == 0) cache_.crop(tokens_.size() - 1);
-  while (cache_.n_tokens() < tokens_.size()) {
-    const size_t n = tokens_.size() - cache_.n_tokens();
-    compute(std::span(tokens_).last(n), {});
+  if (cache_.n_tokens() < tokens_.size()) {
+    compute(std::span(tokens_).subspan(cache_.n_tokens()), {});
     if (counted != nullptr) {
       ++counted->n_steps;
       counted->bytes_read += cache_.last_step().bytes_read;
@@ -166,7 +165,7 @@ FinishReason Session::run_loop(Sampler& sampler, const GenerateOptions& options,
     if (!budget_allows(tokens_.size())) return FinishReason::kBudget;
     ensure_logits(&result);
     const int32_t id = sampler.sample(std::span(logits_).first(n_choices), tokens_);
-    if (!options.ignore_end && tokenizer.is_end_of_generation(id)) return FinishReason::kEnd;
+    if (tokenizer.is_end_of_generation(id)) return FinishReason::kEnd;
     tokens_.push_back(id);
     result.tokens.push_back(id);
     if (!tokenizer.is_control(id)) output.push(tokenizer.token_bytes(id));
@@ -182,14 +181,6 @@ void Session::crop(size_t n_tokens) {
     logits_fresh_ = false;
     last_step_tokens_ = 0;
   }
-}
-
-Sampler Session::make_sampler(SamplingOptions options, bool ignore_end) const {
-  const Tokenizer& tokenizer = engine_.tokenizer();
-  for (int32_t id = 0; ignore_end && id < tokenizer.size(); ++id) {
-    if (tokenizer.is_end_of_generation(id)) options.banned.push_back(id);
-  }
-  return Sampler(options);
 }
 
 }  // namespace quire

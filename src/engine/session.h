@@ -52,7 +52,6 @@ struct GenerateOptions {
   size_t max_tokens = std::numeric_limits<size_t>::max();
   std::vector<std::string> stops;
   const std::atomic<bool>* stop_flag = nullptr;
-  bool ignore_end = false;  // go on where the model would end; its end tokens are then never chosen
 };
 
 struct Generation {
@@ -96,8 +95,6 @@ class Session {
   // Forgets all tokens from n_tokens on.
   void crop(size_t n_tokens);
 
-  // A sampler of these options that chooses among the vocabulary, end tokens excepted if so wished.
-  Sampler make_sampler(SamplingOptions options, bool ignore_end) const;
 
  private:
   void check_room(size_t n_tokens) const;
@@ -106,7 +103,6 @@ class Session {
   void compute(std::span<const int32_t> tokens, const std::function<void(double)>& progress);
   void ensure_logits(Generation* counted);
   FinishReason run_loop(Sampler& sampler, const GenerateOptions& options, TextOutput& output, Generation& result);
-  bool end_follows(int32_t id, const GenerateOptions& options) const;
 
   Engine& engine_;
   SessionOptions options_;

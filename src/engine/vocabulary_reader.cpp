@@ -59,4 +59,12 @@ std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view 
   return ids;
 }
 
+std::vector<int32_t> end_tokens(const Tokenizer& tokenizer) {
+  std::vector<int32_t> ids;
+  for (int32_t id = 0; id < tokenizer.size(); ++id) {
+    if (tokenizer.is_end_of_generation(id)) ids.push_back(id);
+  }
+  return ids;
+}
+
 }  // namespace quire

@@ -19,4 +19,7 @@ Vocabulary read_vocabulary(const GgufFile& file);
 // also when the text spells it out). `control`: whether control tokens spelled out in the text become tokens.
 std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view text, ControlTokens control);
 
+// The tokens that end a text or a turn: a sampler that bans them goes on for ever.
+std::vector<int32_t> end_tokens(const Tokenizer& tokenizer);
+
 }  // namespace quire

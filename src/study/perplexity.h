@@ -1,0 +1,53 @@
+// How well a model predicts a text, measured through the cache that a recipe describes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include "cache/recipe.h"
+#include "engine/engine.h"
+
+namespace quire {
+
+struct PerplexityOptions {
+  Recipe recipe;
+  size_t window_tokens = 2048;
+  std::function<void(double share)> progress;  // share of the tokens done, after every window
+};
+
+struct Perplexity {
+  size_t n_windows = 0;
+  size_t n_scored = 0;       // every token but the first of each window
+  double total_nll = 0;      // in nats
+  double mean_nll = 0;
+  double standard_error = 0;  // of mean_nll, the tokens taken as independent
+  double perplexity = 0;      // exp(mean_nll)
+};
+
+// -log of the probability that the softmax of the logits gives to `target`, in double precision.
+double negative_log_likelihood(std::span<const float> logits, int32_t target);
+
+// Adds up scores, always in the order of the tokens.
+class PerplexityTally {
+ public:
+  void add(double nll);
+  // Throws Error when nothing was scored.
+  Perplexity result() const;
+
+  size_t n_windows = 0;
+
+ private:
+  size_t n_ = 0;
+  double sum_ = 0;
+  double mean_ = 0;  // running, with the sum of squared differences from it (Welford 1962)
+  double squares_ = 0;
+};
+
+// Window w covers tokens [w * window, (w + 1) * window), the last one less. Each starts with an empty cache, at
+// position 0, without a begin token. Throws Error when the window does not fit the model's context, when a
+// token is not of the vocabulary, or when there are fewer than 2 tokens.
+Perplexity measure_perplexity(Engine& engine, std::span<const int32_t> tokens, const PerplexityOptions& options);
+
+}  // namespace quire
