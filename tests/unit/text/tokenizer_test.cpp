@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <iterator>
 #include <random>
 
 #include "base/error.h"
@@ -170,6 +171,33 @@ TEST(Tokenizer, NamedIdsAreChecked) {
   v.eos_id = std::nullopt;
   v.add_bos = true;
   EXPECT_EQ(error_of(v), "the vocabulary asks for a bos token but names none");
+}
+
+// A file can hold anything: the constructor refuses with an Error, or the tokenizer works.
+TEST(Tokenizer, RandomVocabulariesAreRefusedOrWork) {
+  std::mt19937 rng(21);
+  const std::string_view pool[] = {"a", "b", "ab", " ", "\xC4\xA0", "\xFF", "\xC4", "<", "", "\xE6\xBC\xA2"};
+  const auto random_text = [&] {
+    std::string text;
+    for (size_t n = rng() % 4; n > 0; --n) text += pool[rng() % std::size(pool)];
+    return text;
+  };
+  int n_worked = 0;
+  for (int round = 0; round < 3000; ++round) {
+    TestVocabulary v;
+    const auto kind = [&] { return rng() % 8 ? 1 + static_cast<int32_t>(rng() % 6) : kTokenNormal; };
+    for (size_t n = rng() % 4; n > 0; --n) v.add(random_text(), kind());
+    if (rng() % 2) v.merges.push_back(v.tokens[rng() % v.tokens.size()] + " " + random_text());
+    if (rng() % 2) v.merge("a", "b");
+    try {
+      const Tokenizer tokenizer(v.view());
+      const std::string text = random_text() + random_text() + random_text();
+      ASSERT_EQ(tokenizer.decode(tokenizer.encode(text, ControlTokens::kParse), true), text);
+      ++n_worked;
+    } catch (const Error&) {
+    }
+  }
+  EXPECT_GT(n_worked, 300);
 }
 
 }  // namespace
