@@ -1,0 +1,116 @@
+// quire eval ppl: perplexity of a text, computed through the cache that a recipe describes.
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "commands.h"
+#include "options.h"
+#include "study/perplexity.h"
+#include "terminal.h"
+
+namespace quire::cli {
+namespace {
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  quire eval ppl -m model.gguf -f book.txt\n"
+    "  quire eval ppl -m model.gguf -f book.txt -c 512 --kv bf16 --max-tokens 20000 --json\n"
+    "\nThe text is cut into windows of -c tokens. Each starts with an empty cache and no begin token, and every\n"
+    "token but a window's first is scored.";
+
+struct PplOptions {
+  ModelOptions model;
+  TextInput input;
+  std::string tokens_file;
+  int64_t window = 2048;
+  int64_t max_tokens = 0;
+  bool json = false;
+};
+
+std::vector<int32_t> read_token_file(const std::string& path) {
+  const std::string bytes = read_file(path);
+  if (bytes.size() % 2 != 0) throw Error(path + " has an odd number of bytes, so it holds no 16-bit token ids");
+  std::vector<int32_t> tokens;
+  for (size_t i = 0; i < bytes.size(); i += 2) {
+    tokens.push_back(static_cast<uint8_t>(bytes[i]) | static_cast<uint8_t>(bytes[i + 1]) << 8);
+  }
+  return tokens;
+}
+
+void print(const PplOptions& options, const Engine& engine, const Perplexity& result, size_t n_tokens, double seconds) {
+  const std::string recipe = Recipe::parse(options.model.recipe).text();
+  if (options.json) {
+    write_json({{"model", options.model.path},
+                {"recipe", recipe},
+                {"threads", engine.n_threads()},
+                {"isa", Engine::isa()},
+                {"precise", options.model.precise},
+                {"window_tokens", options.window},
+                {"tokens", n_tokens},
+                {"windows", result.n_windows},
+                {"scored_tokens", result.n_scored},
+                {"perplexity", result.perplexity},
+                {"mean_nll", result.mean_nll},
+                {"standard_error", result.standard_error},
+                {"total_nll", result.total_nll},
+                {"seconds", seconds}});
+    return;
+  }
+  write_out("perplexity " + fixed(result.perplexity, 4) + " ± " +
+            fixed(result.perplexity * result.standard_error, 4) + " (mean negative log-likelihood " +
+            fixed(result.mean_nll, 6) + " ± " + fixed(result.standard_error, 6) + " over " +
+            std::to_string(result.n_scored) + " tokens in " + std::to_string(result.n_windows) + " windows of " +
+            std::to_string(options.window) + ", recipe " + recipe + ", " +
+            fixed(static_cast<double>(n_tokens) / seconds, 1) + " tokens/s)\n");
+}
+
+int run(const PplOptions& options) {
+  check_range("--ctx-size", options.window, 2, int64_t{1} << 32);
+  check_range("--max-tokens", options.max_tokens, 0, int64_t{1} << 40);
+  PerplexityOptions measure;
+  measure.recipe = Recipe::parse(options.model.recipe);
+  measure.window_tokens = static_cast<size_t>(options.window);
+  if (!options.tokens_file.empty() && options.input.given()) throw Error("give a text or --tokens-file, not both");
+  std::vector<int32_t> tokens;
+  std::string text;
+  if (options.tokens_file.empty()) {
+    text = read_text(options.input, LastNewline::kKeep);
+  } else {
+    tokens = read_token_file(options.tokens_file);
+  }
+  Engine engine(options.model.path, options.model.engine_options());
+  if (options.tokens_file.empty()) tokens = engine.tokenizer().encode(text, ControlTokens::kAsText);
+  if (options.max_tokens > 0 && tokens.size() > static_cast<size_t>(options.max_tokens)) {
+    tokens.resize(static_cast<size_t>(options.max_tokens));
+  }
+  ProgressLine line("scoring " + std::to_string(tokens.size()) + " tokens", true);
+  measure.progress = [&](double share) { line.show(share); };
+  const auto start = std::chrono::steady_clock::now();
+  const Perplexity result = measure_perplexity(engine, tokens, measure);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  print(options, engine, result, tokens.size(), seconds.count());
+  return kOk;
+}
+
+}  // namespace
+
+Command add_eval_ppl(CLI::App& root) {
+  CLI::App* eval = root.add_subcommand("eval", "Measure a model; `eval ppl` gives perplexity.");
+  eval->require_subcommand(1);
+  CLI::App* app = eval->add_subcommand("ppl", "Perplexity of a text, through the real cache.");
+  auto options = std::make_shared<PplOptions>();
+  add_text_options(*app, options->input, "the text; without -p and -f it is read from stdin");
+  app->add_option("--tokens-file", options->tokens_file, "token ids instead of a text: 16 bit each, little-endian")->type_name("FILE");
+  app->add_option("-c,--ctx-size", options->window, "tokens of a window")->type_name("N")->capture_default_str();
+  app->add_option("--max-tokens", options->max_tokens, "use only so many tokens; 0: all")->type_name("N")->capture_default_str();
+  add_engine_options(*app, options->model);
+  add_recipe_option(*app, options->model);
+  app->add_flag("--json", options->json, "print one JSON object");
+  app->footer(kExamples);
+  return {app, [options] { return run(*options); }};
+}
+
+}  // namespace quire::cli

@@ -1,0 +1,158 @@
+// quire run: continues a text, or answers it as one message of a chat.
+#include <memory>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "commands.h"
+#include "engine/session.h"
+#include "engine/vocabulary_reader.h"
+#include "options.h"
+#include "terminal.h"
+
+namespace quire::cli {
+namespace {
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  quire run -m model.gguf -p \"The capital of France is\" -n 20\n"
+    "  quire run -m model.gguf -f book.txt -n 200 --temp 0.8 --seed 7\n"
+    "  quire run -m model.gguf --chat -p \"Who wrote Emma?\" --temp 0\n"
+    "  cat notes.txt | quire run -m model.gguf -n 100 --stop \"###\"\n"
+    "  quire run -m model.gguf -f book.txt -n 100 --kv k=bf16,v=bf16 --json\n"
+    "\nA last newline of a file or of stdin does not belong to the prompt.";
+
+// A prefill of so many tokens takes long enough to show how far it is.
+constexpr size_t kLongPrompt = 512;
+
+struct RunOptions {
+  ModelOptions model;
+  SamplingFlags sampling;
+  TextInput input;
+  std::string system_prompt;
+  bool chat = false;
+  bool raw = false;
+  bool json = false;
+  bool display_prompt = false;
+};
+
+std::vector<int32_t> encode(const Engine& engine, const RunOptions& options, const std::string& text) {
+  if (!options.chat) {
+    std::vector<int32_t> tokens = encode_prompt(engine.tokenizer(), text, ControlTokens::kParse);
+    if (tokens.empty()) throw Error("the prompt is empty, and the model has no token to begin a text with");
+    return tokens;
+  }
+  std::vector<ChatMessage> messages;
+  if (!options.system_prompt.empty()) messages.push_back({"system", options.system_prompt});
+  messages.push_back({"user", text});
+  return engine.chat_template().encode(engine.tokenizer(), messages, true);
+}
+
+double per_second(size_t n, double seconds) { return seconds > 0 ? static_cast<double>(n) / seconds : 0; }
+
+nlohmann::ordered_json report(const RunOptions& options, const Engine& engine, const Session& session,
+                              const PrefillResult& prefill, const Generation& generation) {
+  return {{"model", options.model.path},
+          {"recipe", session.cache().recipe().text()},
+          {"threads", engine.n_threads()},
+          {"isa", Engine::isa()},
+          {"precise", options.model.precise},
+          {"prefill_mode", session.prefill_mode()},
+          {"seed", options.sampling.options.seed},
+          {"context_tokens", session.context_tokens()},
+          {"prompt_tokens", prefill.n_computed},
+          {"generated_tokens", generation.tokens.size()},
+          {"finish_reason", finish_reason_name(generation.finish)},
+          {"load_seconds", engine.load_seconds()},
+          {"prefill_seconds", prefill.seconds},
+          {"decode_seconds", generation.seconds},
+          {"prefill_tokens_per_s", per_second(prefill.n_computed, prefill.seconds)},
+          {"decode_tokens_per_s", generation.tokens_per_second()},
+          {"kv_bytes", session.cache().size_bytes()},
+          {"kv_bytes_full_f16", session.full_f16_bytes()},
+          {"bytes_read_per_token", generation.bytes_read_per_token()},
+          {"peak_rss_bytes", peak_resident_bytes()},
+          {"text", generation.text},
+          {"tokens", generation.tokens}};
+}
+
+void write_figures(const RunOptions& options, const Engine& engine, const Session& session,
+                   const PrefillResult& prefill, const Generation& generation) {
+  if (generation.finish == FinishReason::kContext) {
+    write_note("the context of " + std::to_string(session.context_tokens()) + " tokens is full");
+  } else if (generation.finish == FinishReason::kBudget) {
+    write_note("the KV budget of " + megabytes(options.model.engine_options().kv_budget_bytes) + " is used up");
+  }
+  std::string line = "prompt " + std::to_string(prefill.n_computed) + " tokens " +
+                     fixed(per_second(prefill.n_computed, prefill.seconds), 1) + " tokens/s · generated " +
+                     std::to_string(generation.tokens.size()) + " tokens " +
+                     fixed(generation.tokens_per_second(), 1) + " tokens/s · KV " +
+                     megabytes(session.cache().size_bytes()) + " (" + session.cache().recipe().text() +
+                     ") · peak memory " + megabytes(peak_resident_bytes()) + " · load " +
+                     fixed(engine.load_seconds(), 2) + " s";
+  if (options.sampling.options.temperature > 0) line += " · seed " + std::to_string(options.sampling.options.seed);
+  write_note(line);
+}
+
+PrefillResult prefill_prompt(Session& session, std::span<const int32_t> tokens) {
+  ProgressLine line("reading " + std::to_string(tokens.size()) + " tokens", tokens.size() >= kLongPrompt);
+  return session.prefill(tokens, {[&](double share) { line.show(share); }, &interrupt_flag()});
+}
+
+int run(RunOptions& options) {
+  options.sampling.settle();
+  const EngineOptions engine_options = options.model.engine_options();
+  const SessionOptions session_options = options.model.session_options();
+  if (!options.system_prompt.empty() && !options.chat) throw Error("a system prompt needs --chat");
+  const std::string text = read_text(options.input, LastNewline::kDrop);
+  catch_interrupts();
+  Engine engine(options.model.path, engine_options);
+  Session session(engine, session_options);
+  const std::vector<int32_t> tokens = encode(engine, options, text);
+
+  if (options.display_prompt && !options.json) write_out(text);
+  const PrefillResult prefill = prefill_prompt(session, tokens);
+  if (prefill.interrupted) return kInterrupted;
+  if (options.sampling.ignore_end) options.sampling.options.banned = end_tokens(engine.tokenizer());
+  Sampler sampler(options.sampling.options);
+  const GenerateOptions generate{options.sampling.token_limit(), options.sampling.stops, &interrupt_flag()};
+  OnText on_text;
+  if (!options.json) on_text = [](std::string_view piece) { write_out(piece); };
+  const Generation generation = session.generate(sampler, generate, on_text);
+
+  if (options.json) {
+    write_json(report(options, engine, session, prefill, generation));
+  } else {
+    if (!generation.text.ends_with('\n')) write_out("\n");
+    write_figures(options, engine, session, prefill, generation);
+  }
+  const bool nothing = generation.finish == FinishReason::kInterrupted && generation.text.empty();
+  return nothing ? kInterrupted : kOk;
+}
+
+}  // namespace
+
+Command add_run(CLI::App& root) {
+  CLI::App* app = root.add_subcommand("run", "Continue a text, or answer it with --chat.");
+  auto options = std::make_shared<RunOptions>();
+  add_text_options(*app, options->input, "the prompt; without -p and -f it is read from stdin");
+  add_sampling_options(*app, options->sampling, 128);
+  add_model_options(*app, options->model);
+  CLI::Option* chat = app->add_flag("--chat", options->chat, "wrap the prompt as one message of a user");
+  app->add_flag("--raw", options->raw, "continue the prompt as it is (default)")->excludes(chat);
+  app->add_option("--system-prompt", options->system_prompt, "system message of --chat (-sys)")->type_name("TEXT");
+  app->add_flag("-e,--escape", options->input.escape, "read \\n, \\t, \\xHH ... in -p and --stop as escapes");
+  app->add_flag("--display-prompt,!--no-display-prompt", options->display_prompt, "print the prompt before its continuation");
+  app->add_flag("--json", options->json, "print one JSON object: the text and its figures");
+  app->footer(kExamples);
+  return {app, [options] {
+            if (options->input.escape) {
+              for (std::string& stop : options->sampling.stops) stop = unescape(stop);
+            }
+            return run(*options);
+          }};
+}
+
+}  // namespace quire::cli

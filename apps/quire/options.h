@@ -1,0 +1,80 @@
+// Options that several commands share: how they are named, what they default to, what is refused.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "cache/recipe.h"
+#include "engine/engine.h"
+#include "engine/sampler.h"
+#include "engine/session.h"
+
+namespace quire::cli {
+
+// -m -t -c --kv and what else decides how a model is loaded and run.
+struct ModelOptions {
+  std::string path;
+  int64_t threads = 0;
+  bool threads_given = false;
+  int64_t context_tokens = 0;
+  bool context_given = false;
+  std::string recipe = "full";
+  double budget_mb = 0;
+  int64_t step_tokens = 0;
+  bool precise = false;
+
+  // These throw Error for what cannot be meant.
+  EngineOptions engine_options() const;
+  SessionOptions session_options() const;
+};
+
+// Path, threads, precision.
+void add_engine_options(CLI::App& app, ModelOptions& options);
+// The above, and context, recipe, budget, prefill steps.
+void add_model_options(CLI::App& app, ModelOptions& options);
+void add_recipe_option(CLI::App& app, ModelOptions& options);
+
+struct SamplingFlags {
+  SamplingOptions options;
+  int64_t seed = -1;
+  int64_t max_tokens = 0;
+  bool ignore_end = false;
+  std::vector<std::string> stops;
+
+  // Checks everything and settles the seed; throws Error.
+  void settle();
+  size_t token_limit() const;
+};
+
+// `max_tokens`: the command's default for -n.
+void add_sampling_options(CLI::App& app, SamplingFlags& flags, int64_t max_tokens);
+
+// Text from -p, -f FILE or stdin.
+struct TextInput {
+  std::string text;
+  bool text_given = false;
+  std::string file;
+  bool escape = false;
+
+  bool given() const { return text_given || !file.empty(); }
+};
+
+void add_text_options(CLI::App& app, TextInput& input, const char* what);
+
+// Takes the last newline of a file or of stdin away, as llama.cpp does with a prompt, or keeps it.
+enum class LastNewline { kDrop, kKeep };
+
+// The text; without -p and -f it is read from stdin unless that is a terminal. Throws Error.
+std::string read_text(const TextInput& input, LastNewline last_newline);
+std::string read_file(const std::string& path);
+
+// \n \r \t \\ \' \" and \xHH become what they stand for; anything else stays.
+std::string unescape(const std::string& text);
+
+// Throws Error when value is outside [low, high].
+void check_range(const char* name, int64_t value, int64_t low, int64_t high);
+
+}  // namespace quire::cli

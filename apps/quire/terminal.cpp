@@ -1,0 +1,100 @@
+#include "terminal.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "text/utf8_stream.h"
+
+namespace quire::cli {
+namespace {
+
+std::atomic<bool> interrupted{false};
+static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may touch it");
+
+void on_interrupt(int) {
+  if (interrupted.exchange(true)) _exit(kInterrupted);
+}
+
+}  // namespace
+
+void write_out(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
+    throw OutputClosed{};
+  }
+}
+
+void write_json(const nlohmann::ordered_json& object) {
+  write_out(object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+}
+
+void write_note(const std::string& text) {
+  const bool dim = isatty(STDERR_FILENO) != 0;
+  std::fprintf(stderr, dim ? "\033[2m%s\033[0m\n" : "%s\n", text.c_str());
+}
+
+void write_error(const std::string& sentence) { std::fprintf(stderr, "quire: %s\n", printable(sentence).c_str()); }
+
+ProgressLine::ProgressLine(std::string what, bool wanted)
+    : what_(std::move(what)), active_(wanted && isatty(STDERR_FILENO) != 0) {}
+
+ProgressLine::~ProgressLine() {
+  if (shown_percent_ >= 0) std::fputs("\r\033[K", stderr);
+}
+
+void ProgressLine::show(double share) {
+  const int percent = static_cast<int>(std::lround(share * 100));
+  if (!active_ || percent == shown_percent_) return;
+  shown_percent_ = percent;
+  std::fprintf(stderr, "\r\033[2m%s: %d %%\033[0m", what_.c_str(), percent);
+  std::fflush(stderr);
+}
+
+std::string printable(std::string_view text) {
+  Utf8Stream characters;
+  const std::string valid = characters.push(text) + characters.flush();
+  std::string out;
+  for (const char c : valid) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 0x20 && byte != 0x7f) {
+      out += c;
+    } else if (c == '\n') {
+      out += "\\n";
+    } else if (c == '\t') {
+      out += "\\t";
+    } else {
+      char escaped[8];
+      std::snprintf(escaped, sizeof escaped, "\\x%02x", byte);
+      out += escaped;
+    }
+  }
+  return out;
+}
+
+std::string fixed(double value, int digits) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.*f", digits, value);
+  return text;
+}
+
+std::string megabytes(uint64_t n_bytes) { return fixed(static_cast<double>(n_bytes) / 1e6, 1) + " MB"; }
+
+// Without SA_RESTART, so that waiting for a line ends too.
+void catch_interrupts() {
+  struct sigaction action {};
+  action.sa_handler = on_interrupt;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, nullptr);
+}
+
+const std::atomic<bool>& interrupt_flag() { return interrupted; }
+
+void clear_interrupt() { interrupted = false; }
+
+}  // namespace quire::cli
