@@ -12,7 +12,7 @@ it. The exit code is 0 if every bar is met, 1 if not.
 
 A program with spinning barriers collapses when others use the CPUs (llama.cpp to a tenth and less), which
 would make ratios absurd. So the CPU time that others took during each timed run is measured; a run in which
-they took more than BUSY_SHARE is thrown away and taken again, and after ATTEMPTS of them it is kept but its
+they took more than BUSY_SHARE is thrown away and taken again, and after --attempts of them it is kept but its
 case counts as doubtful, never as met. Needs build/release/quire_bench and what bench/e2e/peer_llama_cpp
 makes.
 """
@@ -38,7 +38,6 @@ LONG_PREFILL_TOKENS = (
     2048  # from here on llama-bench runs without its warm-up, which repeats the whole prefill
 )
 BUSY_SHARE = 0.05  # of the machine's CPU time, used by others: above it a figure is doubtful
-ATTEMPTS = 5
 IDLE_WAIT_SECONDS = 60.0  # at most this long is waited for an idle machine before an attempt
 
 
@@ -89,6 +88,7 @@ class Setup:
     llama_bench: Path
     files: dict[str, Path]
     threads: int
+    attempts: int
 
 
 def run_json(command: list[str]) -> object:
@@ -176,10 +176,10 @@ def wait_for_idle() -> float:
     return share
 
 
-def undisturbed(work: Callable[[], float], samples: Samples) -> float:
-    """The result of a run in which others used little CPU time, or the least disturbed of ATTEMPTS."""
+def undisturbed(work: Callable[[], float], samples: Samples, attempts: int) -> float:
+    """The result of a run in which others used little CPU time, or the least disturbed of some."""
     best = (0.0, 2.0)
-    for _ in range(ATTEMPTS):
+    for _ in range(attempts):
         best = min(best, with_busy_share(work), key=lambda pair: pair[1])
         if best[1] <= BUSY_SHARE:
             break
@@ -194,10 +194,12 @@ def measure_case(setup: Setup, case: Case, samples: Samples, repeat: int) -> Non
 
     def peer() -> None:
         for mode in modes:
-            samples.peer[mode].append(undisturbed(partial(time_peer, setup, case, mode), samples))
+            samples.peer[mode].append(
+                undisturbed(partial(time_peer, setup, case, mode), samples, setup.attempts)
+            )
 
     def quire() -> None:
-        samples.quire.append(undisturbed(partial(time_quire, setup, case), samples))
+        samples.quire.append(undisturbed(partial(time_quire, setup, case), samples, setup.attempts))
 
     for turn in (quire, peer) if repeat % 2 == 0 else (peer, quire):
         turn()
@@ -303,13 +305,14 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--peer-dir", type=Path, default=ROOT / "build/peer")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--attempts", type=int, default=3, help="runs at most for one undisturbed figure")
     parser.add_argument("--out", type=Path, default=ROOT / "docs/results/cpu_speed.md")
     parser.add_argument(
         "--cases", nargs="+", metavar="TEXT", help="only cases whose name contains one of these"
     )
     options = parser.parse_args()
-    if options.repeats < 1:
-        parser.error("--repeats must be at least 1")
+    if min(options.repeats, options.attempts, options.threads) < 1:
+        parser.error("--repeats, --attempts and --threads must be at least 1")
     return options
 
 
@@ -321,6 +324,7 @@ def main() -> int:
         llama_bench=options.peer_dir / "build/bin/llama-bench",
         files={"q4_1": options.model, "q4_0": options.peer_dir / "SmolLM2-135M-Instruct.Q4_0.gguf"},
         threads=options.threads,
+        attempts=options.attempts,
     )
     missing = [
         str(p) for p in (setup.quire_bench, setup.llama_bench, *setup.files.values()) if not p.exists()
