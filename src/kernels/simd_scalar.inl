@@ -31,7 +31,7 @@ QUIRE_INLINE F32x16 div(F32x16 a, F32x16 b) { QUIRE_LANES(F32x16, a.v[i] / b.v[i
 QUIRE_INLINE F32x16 fma(F32x16 a, F32x16 b, F32x16 c) { QUIRE_LANES(F32x16, a.v[i] * b.v[i] + c.v[i]); }
 QUIRE_INLINE F32x16 max(F32x16 a, F32x16 b) { QUIRE_LANES(F32x16, a.v[i] > b.v[i] ? a.v[i] : b.v[i]); }
 QUIRE_INLINE F32x16 min(F32x16 a, F32x16 b) { QUIRE_LANES(F32x16, a.v[i] < b.v[i] ? a.v[i] : b.v[i]); }
-QUIRE_INLINE F32x16 abs(F32x16 a) { QUIRE_LANES(F32x16, a.v[i] < 0.0f ? -a.v[i] : a.v[i]); }
+QUIRE_INLINE F32x16 abs(F32x16 a) { QUIRE_LANES(F32x16, __builtin_fabsf(a.v[i])); }  // -0 becomes 0 too
 QUIRE_INLINE F32x16 round_even(F32x16 a) { QUIRE_LANES(F32x16, __builtin_rintf(a.v[i])); }
 // a where x >= bound, else 0 (0 too where x is NaN).
 QUIRE_INLINE F32x16 where_at_least(F32x16 x, float bound, F32x16 a) {
