@@ -20,16 +20,19 @@ struct RowF16 {
 struct RowBF16 {
   using T = uint16_t;
   QUIRE_INLINE F32x16 get(const T* p) { return load_bf16(p); }
-  QUIRE_INLINE T from(float x) { return f32_to_bf16(x); }
+  // The same, for what would round up to infinity.
+  QUIRE_INLINE T from(float x) { return f32_to_bf16(x > kLargest ? kLargest : x < -kLargest ? -kLargest : x); }
+  static constexpr float kLargest = 0x1.fep127f;
 };
 
 // 16 values in their stored form.
 QUIRE_INLINE void to_rows(RowF32, const float* x, float* out) { memcpy(out, x, 64); }
 QUIRE_INLINE void to_rows(RowF16, const float* x, uint16_t* out) {
-  store_f16(out, min(max(load(x), set1(-RowF16::kLargest)), set1(RowF16::kLargest)));
+  // x comes second: min and max give their second operand where one is NaN, so a NaN is kept, not hidden.
+  store_f16(out, min(set1(RowF16::kLargest), max(set1(-RowF16::kLargest), load(x))));
 }
 QUIRE_INLINE void to_rows(RowBF16, const float* x, uint16_t* out) {
-  for (int i = 0; i < 16; ++i) out[i] = f32_to_bf16(x[i]);
+  for (int i = 0; i < 16; ++i) out[i] = RowBF16::from(x[i]);
 }
 
 template <class R>
