@@ -17,8 +17,9 @@ constexpr size_t kHugePageBytes = size_t{2} << 20;
 Memory::Memory(size_t n_bytes) : n_bytes_(n_bytes) {
   if (n_bytes == 0) return;
   const size_t alignment = n_bytes >= kHugePageBytes ? kHugePageBytes : 64;
-  const size_t rounded = (n_bytes + alignment - 1) / alignment * alignment;
-  data_ = static_cast<std::byte*>(std::aligned_alloc(alignment, rounded));
+  const size_t n_units = n_bytes / alignment + (n_bytes % alignment != 0);
+  const bool fits = n_units <= SIZE_MAX / alignment;
+  data_ = fits ? static_cast<std::byte*>(std::aligned_alloc(alignment, n_units * alignment)) : nullptr;
   if (data_ == nullptr) {
     throw Error("out of memory: the system refused " + std::to_string(n_bytes) + " bytes");
   }
