@@ -19,19 +19,22 @@ Store::Store(std::vector<RowLayout> layouts, PagePool& pool)
 void Store::extend(size_t n_new) {
   if (n_new == 0) return;
   const size_t n_pages = pages_for(n_tokens_ + n_new);
-  const size_t last = n_tokens_ / kTokensPerPage;  // the first page that will be written
+  const size_t first = n_tokens_ / kTokensPerPage;  // the first page that will be written
   const auto has_room = [&](const std::vector<PageRef>& pages) {
-    return pages.size() >= n_pages && pages[last].use_count() == 1;
+    return pages.size() >= n_pages && std::all_of(pages.begin() + static_cast<ptrdiff_t>(first), pages.end(),
+                                                  [](const PageRef& page) { return page.use_count() == 1; });
   };
   if (std::all_of(pages_.begin(), pages_.end(), has_room)) return;  // 63 of 64 decode steps
   std::vector<std::vector<PageRef>> grown = pages_;
   for (size_t layer = 0; layer < n_layers(); ++layer) {
     std::vector<PageRef>& pages = grown[layer];
-    // Two holders are this list and its copy; a third one is another sequence.
-    if (last < pages.size() && pages[last].use_count() > 2) {
-      PageRef copy = pool_->allocate(pages[last]->size_bytes);
-      std::memcpy(copy->data, pages[last]->data, copy->size_bytes);
-      pages[last] = std::move(copy);
+    // Two holders are this list and its copy; a third one is another sequence. Pages behind the first are there
+    // when an earlier extend() was not followed by a commit().
+    for (size_t i = first; i < pages.size(); ++i) {
+      if (pages[i].use_count() <= 2) continue;
+      PageRef copy = pool_->allocate(pages[i]->size_bytes);
+      std::memcpy(copy->data, pages[i]->data, copy->size_bytes);
+      pages[i] = std::move(copy);
     }
     while (pages.size() < n_pages) pages.push_back(pool_->allocate(layouts_[layer].page_bytes()));
   }
