@@ -37,7 +37,8 @@ std::byte* PagePool::carve(size_t n_bytes) {
   // Cache lines are not shared between pages; kernels may read a register past the end of a page.
   const size_t rounded = (n_bytes + 63) / 64 * 64;
   if (free_bytes_ < rounded + kSpareBytes) {
-    const size_t slab_bytes = std::max(kSlabBytes, rounded + kSpareBytes);
+    // A whole number of pages: a remainder too small for one would be lost.
+    const size_t slab_bytes = (kSlabBytes + rounded - 1) / rounded * rounded + kSpareBytes;
     slabs_.emplace_back(slab_bytes);
     free_begin_ = slabs_.back().data();
     free_bytes_ = slab_bytes;
