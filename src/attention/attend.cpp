@@ -74,11 +74,13 @@ void attend_run(const LayerView& view, size_t kv_head, size_t run, const QueryRo
       keys = scratch.keys.data();
       values = scratch.values.data();
     }
-    table.score[unpacking ? f32 : key_format](queries.q, dim, n, head_dim, keys, scratch.scores.data());
+    const void* next_keys = !unpacking && page + 1 < last ? view.keys(kv_head, page + 1) : nullptr;
+    table.score[unpacking ? f32 : key_format](queries.q, dim, n, head_dim, keys, scratch.scores.data(),
+                                              unpacking ? nullptr : values);
     table.softmax(scratch.scores.data(), scratch.masks.data(), n, state.m.data(), state.l.data(),
                   scratch.correction.data());
     table.accumulate[unpacking ? f32 : value_format](scratch.scores.data(), scratch.correction.data(), rows, n,
-                                                     head_dim, values, state.o.data(), dim);
+                                                     head_dim, values, state.o.data(), dim, next_keys);
   }
 }
 

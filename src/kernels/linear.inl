@@ -107,31 +107,38 @@ QUIRE_INLINE void write_lanes(const LinearArgs& args, float* out, F32x16 acc) {
   }
 }
 
+template <class P>
+QUIRE_INLINE I32x16 dot(I32x16 acc, U8x64 w, const int8_t* four) {
+  return P::kWide ? dot4_wide(acc, w, four) : dot4(acc, w, four);
+}
+
 // Adds one block's (or half block's) product to the sums of tokens first..first + T - 1 of a tile.
 template <class P, int T>
 QUIRE_INLINE void add_block(const uint8_t* header, const uint8_t* body, const uint8_t* block, int tile, int first,
                             int half, F32x16* acc) {
   constexpr int kGroups = 8 / P::kHalves;
-  I32x16 sums[T];
+  I32x16 high[T], low[T];
 #pragma GCC unroll 8
-  for (int t = 0; t < T; ++t) sums[t] = izero();
+  for (int t = 0; t < T; ++t) high[t] = low[t] = izero();
   const int8_t* codes = (const int8_t*)block + 32 * first;
+  const int low_plane = 32 * tile;
 #pragma GCC unroll 8
   for (int i = 0; i < kGroups; ++i) {
     const int g = half * kGroups + i;
     const U8x64 w = P::group(body, g);
 #pragma GCC unroll 8
     for (int t = 0; t < T; ++t) {
-      sums[t] = P::kWide ? dot4_wide(sums[t], w, codes + 32 * t + 4 * g) : dot4(sums[t], w, codes + 32 * t + 4 * g);
+      high[t] = dot<P>(high[t], w, codes + 32 * t + 4 * g);
+      low[t] = dot<P>(low[t], w, codes + low_plane + 32 * t + 4 * g);
     }
   }
   F32x16 scale, offset;
   P::scales(header, body, half, scale, offset);
-  const float* scale_a = (const float*)(block + 32 * tile) + first;
+  const float* scale_a = (const float*)(block + 64 * tile) + first;
   const float* sum_a = scale_a + tile * (P::kHalves == 1 ? 1 : 2 + half);
 #pragma GCC unroll 8
   for (int t = 0; t < T; ++t) {
-    acc[t] = fma(to_float(sums[t]), mul(scale, set1(scale_a[t])), acc[t]);
+    acc[t] = fma(to_float(join(high[t], low[t])), mul(scale, set1(scale_a[t])), acc[t]);
     acc[t] = fma(offset, set1(sum_a[t]), acc[t]);
   }
 }
@@ -258,28 +265,29 @@ void linear_float(const LinearArgs& args) {
   for (; t < args.n_tokens; ++t) float_tokens<W, kBf16, 1>(args, x + t * args.lda, args.out + t * args.ldo);
 }
 
-// ---- 8-bit activations -----------------------------------------------------------------------------------
+// ---- 16-bit activations ----------------------------------------------------------------------------------
 
-// 32 floats -> codes, scale = max|x| / 127, and the sums. A block of zeros has scale 0.
+// 32 floats -> codes, scale = max|x| / 32512, and the sums. A block of zeros has scale 0.
 QUIRE_INLINE void quantize_block(const float* x, uint8_t* block, int tile, int t) {
-  const F32x16 low = load(x);
-  const F32x16 high = load(x + 16);
-  const float largest = reduce_max(max(abs(low), abs(high)));
-  const float scale = largest / 127.0f;
-  // Below 2^-120 the inverse would overflow; such a block is zero to every product.
-  const float inverse = largest > 0x1p-120f ? 127.0f / largest : 0.0f;
-  int8_t* codes = (int8_t*)block + 32 * t;
-  store_i8(codes, mul(low, set1(inverse)));
-  store_i8(codes + 16, mul(high, set1(inverse)));
-  int sum_low = 0;
-  int sum_high = 0;
-  for (int i = 0; i < 16; ++i) sum_low += codes[i];
-  for (int i = 16; i < 32; ++i) sum_high += codes[i];
-  float* scales = (float*)(block + 32 * tile) + t;
+  const F32x16 first = load(x);
+  const F32x16 second = load(x + 16);
+  const float largest = reduce_max(max(abs(first), abs(second)));
+  const float scale = largest / kLargestCode;
+  // Below 2^-110 the inverse would overflow; such a block is zero to every product.
+  const F32x16 inverse = set1(largest > 0x1p-110f ? kLargestCode / largest : 0.0f);
+  int8_t* high = (int8_t*)block + 32 * t;
+  int8_t* low = high + 32 * tile;
+  const I32x16 first_codes = to_int(mul(first, inverse));
+  const I32x16 second_codes = to_int(mul(second, inverse));
+  store_planes(high, low, first_codes);
+  store_planes(high + 16, low + 16, second_codes);
+  const int sum_first = reduce_add(first_codes);
+  const int sum_second = reduce_add(second_codes);
+  float* scales = (float*)(block + 64 * tile) + t;
   scales[0] = scale;
-  scales[tile] = scale * (float)(sum_low + sum_high);
-  scales[2 * tile] = scale * (float)sum_low;
-  scales[3 * tile] = scale * (float)sum_high;
+  scales[tile] = scale * (float)(sum_first + sum_second);
+  scales[2 * tile] = scale * (float)sum_first;
+  scales[3 * tile] = scale * (float)sum_second;
 }
 
 void quantize_tile(const float* x, size_t ldx, int n_tokens, int tile_tokens, int columns, uint8_t* tile) {

@@ -59,14 +59,17 @@ struct Ops {
   void (*unpack[kRowFormats])(const void* rows, size_t n_values, float* out);
 
   // ---- attention over one page ---------------------------------------------------------------------------
+  // `next` is a hint: rows of the same size that will be read after these (or nullptr).
+  //
   // scores [n][64] = q [n][ldq] . keys, for all 64 lanes: lanes that hold no token give garbage.
-  void (*score[kRowFormats])(const float* q, size_t ldq, int n, int head_dim, const void* keys, float* scores);
+  void (*score[kRowFormats])(const float* q, size_t ldq, int n, int head_dim, const void* keys, float* scores,
+                             const void* next);
   // Running softmax. For each of n rows: lanes outside masks[i] are ignored, m[i] and l[i] are updated, scores
   // become exp(score - m), and correction[i] is what the row's output so far must be multiplied by.
   void (*softmax)(float* scores, const uint64_t* masks, int n, float* m, float* l, float* correction);
   // o [n][ldo] = o * correction + probabilities [n][64] . values, over the rows named in `rows`.
   void (*accumulate[kRowFormats])(const float* probabilities, const float* correction, uint64_t rows, int n,
-                                  int head_dim, const void* values, float* o, size_t ldo);
+                                  int head_dim, const void* values, float* o, size_t ldo, const void* next);
   // Merges partial state b into a, n heads: (m, l, o [n][head_dim]); an empty state (l = 0) changes nothing.
   void (*merge)(float* m_a, float* l_a, float* o_a, const float* m_b, const float* l_b, const float* o_b, int n,
                 int head_dim);

@@ -66,9 +66,16 @@ void unpack(const void* rows, size_t n_values, float* out) {
   for (size_t i = 0; i < n_values; i += 16) store(out + i, R::get(p + i));
 }
 
+// Asks for one row's bytes of what will be read next, at the same distance from its beginning. Attention in
+// decode is bound by memory, and a page is too short for the hardware's own prefetcher to get going.
+QUIRE_INLINE void prefetch_row(const uint8_t* next, size_t row_bytes, int row) {
+  for (size_t i = 0; i < row_bytes; i += 64) __builtin_prefetch(next + row * row_bytes + i, 0, 3);
+}
+
 // N query rows against V * 16 keys.
 template <class R, int N, int V>
-QUIRE_INLINE void score_block(const float* q, size_t ldq, int head_dim, const typename R::T* keys, float* scores) {
+QUIRE_INLINE void score_block(const float* q, size_t ldq, int head_dim, const typename R::T* keys, float* scores,
+                              const uint8_t* next) {
   F32x16 acc[N][V];
 #pragma GCC unroll 8
   for (int i = 0; i < N; ++i) {
@@ -76,6 +83,7 @@ QUIRE_INLINE void score_block(const float* q, size_t ldq, int head_dim, const ty
     for (int v = 0; v < V; ++v) acc[i][v] = zero();
   }
   for (int d = 0; d < head_dim; ++d, keys += kPageTokens) {
+    if (next != nullptr) prefetch_row(next, kPageTokens * sizeof *keys, d);
     F32x16 k[V];
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) k[v] = R::get(keys + 16 * v);
@@ -94,27 +102,30 @@ QUIRE_INLINE void score_block(const float* q, size_t ldq, int head_dim, const ty
 }
 
 template <class R, int N>
-QUIRE_INLINE void score_rows(const float* q, size_t ldq, int head_dim, const typename R::T* keys, float* scores) {
+QUIRE_INLINE void score_rows(const float* q, size_t ldq, int head_dim, const typename R::T* keys, float* scores,
+                             const uint8_t* next) {
   for (int v = 0; v < 4; v += kScoreVectors) {
-    score_block<R, N, kScoreVectors>(q, ldq, head_dim, keys + 16 * v, scores + 16 * v);
+    score_block<R, N, kScoreVectors>(q, ldq, head_dim, keys + 16 * v, scores + 16 * v, v == 0 ? next : nullptr);
   }
 }
 
 template <class R>
-void score(const float* q, size_t ldq, int n, int head_dim, const void* page_keys, float* scores) {
+void score(const float* q, size_t ldq, int n, int head_dim, const void* page_keys, float* scores,
+           const void* next_rows) {
   const typename R::T* keys = (const typename R::T*)page_keys;
+  const uint8_t* next = (const uint8_t*)next_rows;
   int i = 0;
-  for (; i + kScoreRows <= n; i += kScoreRows) {
-    score_rows<R, kScoreRows>(q + i * ldq, ldq, head_dim, keys, scores + i * kPageTokens);
+  for (; i + kScoreRows <= n; i += kScoreRows, next = nullptr) {
+    score_rows<R, kScoreRows>(q + i * ldq, ldq, head_dim, keys, scores + i * kPageTokens, next);
   }
   q += i * ldq;
   scores += i * kPageTokens;
   switch (n - i) {
-    case 5: if constexpr (kScoreRows > 5) score_rows<R, 5>(q, ldq, head_dim, keys, scores); break;
-    case 4: if constexpr (kScoreRows > 4) score_rows<R, 4>(q, ldq, head_dim, keys, scores); break;
-    case 3: if constexpr (kScoreRows > 3) score_rows<R, 3>(q, ldq, head_dim, keys, scores); break;
-    case 2: if constexpr (kScoreRows > 2) score_rows<R, 2>(q, ldq, head_dim, keys, scores); break;
-    case 1: if constexpr (kScoreRows > 1) score_rows<R, 1>(q, ldq, head_dim, keys, scores); break;
+    case 5: if constexpr (kScoreRows > 5) score_rows<R, 5>(q, ldq, head_dim, keys, scores, next); break;
+    case 4: if constexpr (kScoreRows > 4) score_rows<R, 4>(q, ldq, head_dim, keys, scores, next); break;
+    case 3: if constexpr (kScoreRows > 3) score_rows<R, 3>(q, ldq, head_dim, keys, scores, next); break;
+    case 2: if constexpr (kScoreRows > 2) score_rows<R, 2>(q, ldq, head_dim, keys, scores, next); break;
+    case 1: if constexpr (kScoreRows > 1) score_rows<R, 1>(q, ldq, head_dim, keys, scores, next); break;
     default: break;
   }
 }
@@ -146,7 +157,8 @@ void softmax(float* scores, const uint64_t* masks, int n, float* m, float* l, fl
 // N outputs, V * 16 dims of them (or fewer: the last `tail` lanes only are stored when tail > 0).
 template <class R, int N, int V>
 QUIRE_INLINE void accumulate_block(const float* p, const float* correction, uint64_t rows, int head_dim,
-                                   const typename R::T* values, float* o, size_t ldo, int tail) {
+                                   const typename R::T* values, float* o, size_t ldo, int tail,
+                                   const uint8_t* next) {
   F32x16 acc[N][V];
 #pragma GCC unroll 8
   for (int i = 0; i < N; ++i) {
@@ -159,6 +171,7 @@ QUIRE_INLINE void accumulate_block(const float* p, const float* correction, uint
   for (uint64_t left = rows; left != 0; left &= left - 1) {
     const int row = __builtin_ctzll(left);
     const typename R::T* value = values + (size_t)row * head_dim;
+    if (next != nullptr) prefetch_row(next, (size_t)head_dim * sizeof *values, row);
     F32x16 x[V];
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) x[v] = R::get(value + 16 * v);
@@ -185,33 +198,35 @@ QUIRE_INLINE void accumulate_block(const float* p, const float* correction, uint
 
 template <class R, int N>
 QUIRE_INLINE void accumulate_rows(const float* p, const float* correction, uint64_t rows, int head_dim,
-                                  const typename R::T* values, float* o, size_t ldo) {
+                                  const typename R::T* values, float* o, size_t ldo, const uint8_t* next) {
   int d = 0;
-  for (; d + 16 * kScoreVectors <= head_dim; d += 16 * kScoreVectors) {
-    accumulate_block<R, N, kScoreVectors>(p, correction, rows, head_dim, values + d, o + d, ldo, 0);
+  for (; d + 16 * kScoreVectors <= head_dim; d += 16 * kScoreVectors, next = nullptr) {
+    accumulate_block<R, N, kScoreVectors>(p, correction, rows, head_dim, values + d, o + d, ldo, 0, next);
   }
-  for (; d < head_dim; d += 16) {
-    accumulate_block<R, N, 1>(p, correction, rows, head_dim, values + d, o + d, ldo, head_dim - d < 16 ? head_dim - d : 0);
+  for (; d < head_dim; d += 16, next = nullptr) {
+    const int tail = head_dim - d < 16 ? head_dim - d : 0;
+    accumulate_block<R, N, 1>(p, correction, rows, head_dim, values + d, o + d, ldo, tail, next);
   }
 }
 
 template <class R>
 void accumulate(const float* p, const float* correction, uint64_t rows, int n, int head_dim,
-                const void* page_values, float* o, size_t ldo) {
+                const void* page_values, float* o, size_t ldo, const void* next_rows) {
   const typename R::T* values = (const typename R::T*)page_values;
+  const uint8_t* next = (const uint8_t*)next_rows;
   int i = 0;
-  for (; i + kScoreRows <= n; i += kScoreRows) {
-    accumulate_rows<R, kScoreRows>(p + i * kPageTokens, correction + i, rows, head_dim, values, o + i * ldo, ldo);
+  for (; i + kScoreRows <= n; i += kScoreRows, next = nullptr) {
+    accumulate_rows<R, kScoreRows>(p + i * kPageTokens, correction + i, rows, head_dim, values, o + i * ldo, ldo, next);
   }
   p += i * kPageTokens;
   correction += i;
   o += i * ldo;
   switch (n - i) {
-    case 5: if constexpr (kScoreRows > 5) accumulate_rows<R, 5>(p, correction, rows, head_dim, values, o, ldo); break;
-    case 4: if constexpr (kScoreRows > 4) accumulate_rows<R, 4>(p, correction, rows, head_dim, values, o, ldo); break;
-    case 3: if constexpr (kScoreRows > 3) accumulate_rows<R, 3>(p, correction, rows, head_dim, values, o, ldo); break;
-    case 2: if constexpr (kScoreRows > 2) accumulate_rows<R, 2>(p, correction, rows, head_dim, values, o, ldo); break;
-    case 1: if constexpr (kScoreRows > 1) accumulate_rows<R, 1>(p, correction, rows, head_dim, values, o, ldo); break;
+    case 5: if constexpr (kScoreRows > 5) accumulate_rows<R, 5>(p, correction, rows, head_dim, values, o, ldo, next); break;
+    case 4: if constexpr (kScoreRows > 4) accumulate_rows<R, 4>(p, correction, rows, head_dim, values, o, ldo, next); break;
+    case 3: if constexpr (kScoreRows > 3) accumulate_rows<R, 3>(p, correction, rows, head_dim, values, o, ldo, next); break;
+    case 2: if constexpr (kScoreRows > 2) accumulate_rows<R, 2>(p, correction, rows, head_dim, values, o, ldo, next); break;
+    case 1: if constexpr (kScoreRows > 1) accumulate_rows<R, 1>(p, correction, rows, head_dim, values, o, ldo, next); break;
     default: break;
   }
 }

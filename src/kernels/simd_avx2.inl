@@ -96,15 +96,35 @@ QUIRE_INLINE float reduce_max(F32x16 x) {
 }
 
 QUIRE_INLINE I32x16 izero() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
-QUIRE_INLINE I32x16 iadd(I32x16 x, I32x16 y) { return {_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)}; }
+// 256 * high + low
+QUIRE_INLINE I32x16 join(I32x16 x, I32x16 y) {
+  return {_mm256_add_epi32(_mm256_slli_epi32(x.a, 8), y.a), _mm256_add_epi32(_mm256_slli_epi32(x.b, 8), y.b)};
+}
+QUIRE_INLINE int reduce_add(I32x16 x) {
+  int lanes[8];
+  _mm256_storeu_si256((__m256i*)lanes, _mm256_add_epi32(x.a, x.b));
+  return lanes[0] + lanes[1] + lanes[2] + lanes[3] + lanes[4] + lanes[5] + lanes[6] + lanes[7];
+}
+// Rounds to nearest even.
+QUIRE_INLINE I32x16 to_int(F32x16 x) { return {_mm256_cvtps_epi32(x.a), _mm256_cvtps_epi32(x.b)}; }
 QUIRE_INLINE F32x16 to_float(I32x16 x) { return {_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)}; }
-// Rounds to nearest even and stores 16 signed bytes; values lie in [-127, 127].
-QUIRE_INLINE void store_i8(int8_t* p, F32x16 x) {
-  const __m256i words = _mm256_packs_epi32(_mm256_cvtps_epi32(x.a), _mm256_cvtps_epi32(x.b));
-  // packs works inside 128-bit halves: quarters come out 0 2 1 3.
-  const __m256i ordered = _mm256_permute4x64_epi64(words, 0xd8);
-  _mm_storeu_si128((__m128i*)p,
-                   _mm_packs_epi16(_mm256_castsi256_si128(ordered), _mm256_extracti128_si256(ordered, 1)));
+// The low byte of each lane.
+QUIRE_INLINE void store_low_bytes(int8_t* p, __m256i a, __m256i b) {
+  const __m256i pick = _mm256_setr_epi8(0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,  //
+                                        0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1);
+  // Each 128-bit half now starts with its four bytes; dwords 0 and 4 hold them.
+  const __m256i order = _mm256_setr_epi32(0, 4, 1, 1, 1, 1, 1, 1);
+  const __m256i low_a = _mm256_permutevar8x32_epi32(_mm256_shuffle_epi8(a, pick), order);
+  const __m256i low_b = _mm256_permutevar8x32_epi32(_mm256_shuffle_epi8(b, pick), order);
+  _mm_storel_epi64((__m128i*)p, _mm256_castsi256_si128(low_a));
+  _mm_storel_epi64((__m128i*)(p + 8), _mm256_castsi256_si128(low_b));
+}
+// Splits codes into bytes: code = 256 * high + low, both signed; codes lie in [-32512, 32512].
+QUIRE_INLINE void store_planes(int8_t* high, int8_t* low, I32x16 codes) {
+  const __m256i half = _mm256_set1_epi32(128);
+  store_low_bytes(high, _mm256_srai_epi32(_mm256_add_epi32(codes.a, half), 8),
+                  _mm256_srai_epi32(_mm256_add_epi32(codes.b, half), 8));
+  store_low_bytes(low, codes.a, codes.b);  // the low byte is low already
 }
 
 QUIRE_INLINE U8x64 load_bytes(const uint8_t* p) {

@@ -69,11 +69,19 @@ QUIRE_INLINE float reduce_max(F32x16 x) {
 }
 
 QUIRE_INLINE I32x16 izero() { return {_mm512_setzero_si512()}; }
-QUIRE_INLINE I32x16 iadd(I32x16 a, I32x16 b) { return {_mm512_add_epi32(a.v, b.v)}; }
+// 256 * high + low
+QUIRE_INLINE I32x16 join(I32x16 high, I32x16 low) {
+  return {_mm512_add_epi32(_mm512_slli_epi32(high.v, 8), low.v)};
+}
+QUIRE_INLINE int reduce_add(I32x16 x) { return _mm512_reduce_add_epi32(x.v); }
+// Rounds to nearest even.
+QUIRE_INLINE I32x16 to_int(F32x16 x) { return {_mm512_cvtps_epi32(x.v)}; }
 QUIRE_INLINE F32x16 to_float(I32x16 a) { return {_mm512_cvtepi32_ps(a.v)}; }
-// Rounds to nearest even and stores 16 signed bytes; values lie in [-127, 127].
-QUIRE_INLINE void store_i8(int8_t* p, F32x16 x) {
-  _mm_storeu_si128((__m128i*)p, _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(x.v)));
+// Splits codes into bytes: code = 256 * high + low, both signed; codes lie in [-32512, 32512].
+QUIRE_INLINE void store_planes(int8_t* high, int8_t* low, I32x16 codes) {
+  const __m512i upper = _mm512_srai_epi32(_mm512_add_epi32(codes.v, _mm512_set1_epi32(128)), 8);
+  _mm_storeu_si128((__m128i*)high, _mm512_cvtepi32_epi8(upper));
+  _mm_storeu_si128((__m128i*)low, _mm512_cvtepi32_epi8(codes.v));  // the low byte is low already
 }
 
 QUIRE_INLINE U8x64 load_bytes(const uint8_t* p) { return {_mm512_loadu_si512(p)}; }

@@ -59,11 +59,22 @@ QUIRE_INLINE float reduce_max(F32x16 x) {
 }
 
 QUIRE_INLINE I32x16 izero() { QUIRE_LANES(I32x16, 0); }
-QUIRE_INLINE I32x16 iadd(I32x16 a, I32x16 b) { QUIRE_LANES(I32x16, a.v[i] + b.v[i]); }
+// 256 * high + low
+QUIRE_INLINE I32x16 join(I32x16 high, I32x16 low) { QUIRE_LANES(I32x16, 256 * high.v[i] + low.v[i]); }
+QUIRE_INLINE int reduce_add(I32x16 x) {
+  int sum = 0;
+  for (int i = 0; i < 16; ++i) sum += x.v[i];
+  return sum;
+}
+// Rounds to nearest even.
+QUIRE_INLINE I32x16 to_int(F32x16 x) { QUIRE_LANES(I32x16, (int32_t)__builtin_rintf(x.v[i])); }
 QUIRE_INLINE F32x16 to_float(I32x16 a) { QUIRE_LANES(F32x16, (float)a.v[i]); }
-// Rounds to nearest even and stores 16 signed bytes; values lie in [-127, 127].
-QUIRE_INLINE void store_i8(int8_t* p, F32x16 x) {
-  for (int i = 0; i < 16; ++i) p[i] = (int8_t)__builtin_rintf(x.v[i]);
+// Splits codes into bytes: code = 256 * high + low, both signed; codes lie in [-32512, 32512].
+QUIRE_INLINE void store_planes(int8_t* high, int8_t* low, I32x16 codes) {
+  for (int i = 0; i < 16; ++i) {
+    high[i] = (int8_t)((codes.v[i] + 128) >> 8);
+    low[i] = (int8_t)(codes.v[i] - 256 * high[i]);
+  }
 }
 
 QUIRE_INLINE U8x64 load_bytes(const uint8_t* p) {
