@@ -26,7 +26,8 @@ constexpr const char* kExamples =
     "  printf 'Hello\\nWho are you?\\n' | quire chat -m model.gguf\n"
     "\nIn the conversation: /clear forgets it, /exit ends it, /help lists these. Ctrl-C stops an answer.";
 
-constexpr const char* kHelp = "/clear  forget the conversation\n/exit   leave\n/help   this list\nCtrl-C  stop an answer";
+constexpr const char* kHelp =
+    "/clear  forget the conversation\n/exit   leave\n/help   this list\nCtrl-C  stop an answer";
 
 struct ChatOptions {
   ModelOptions model;
@@ -74,8 +75,9 @@ class Conversation {
   void take_turn(const std::string& message) {
     const std::vector<int32_t> tokens = encode(message);
     if (const size_t needed = session_.tokens().size() + tokens.size(); needed > session_.context_tokens()) {
-      write_note("this message would need " + std::to_string(needed) + " tokens, but the context holds only " +
-                 std::to_string(session_.context_tokens()) + "; /clear begins a new conversation");
+      write_note("this message would need " + std::to_string(needed) +
+                 " tokens, but the context holds only " + std::to_string(session_.context_tokens()) +
+                 "; /clear begins a new conversation");
       return;
     }
     PrefillResult prefill;
@@ -98,25 +100,32 @@ class Conversation {
   std::vector<int32_t> encode(const std::string& message) const {
     const Tokenizer& tokenizer = engine_.tokenizer();
     std::vector<int32_t> tokens;
-    const auto append = [&](const std::vector<int32_t>& more) { tokens.insert(tokens.end(), more.begin(), more.end()); };
+    const auto append = [&](const std::vector<int32_t>& more) {
+      tokens.insert(tokens.end(), more.begin(), more.end());
+    };
     // An end token is never put into the cache by the session, so the end marker always has to follow.
     if (answered_) append(template_.encode_answer_end(tokenizer, false));
     const bool system_first = !answered_ && !options_.system_prompt.empty();
-    if (system_first) append(template_.encode_turn(tokenizer, {"system", options_.system_prompt}, false, true));
+    if (system_first)
+      append(template_.encode_turn(tokenizer, {"system", options_.system_prompt}, false, true));
     append(template_.encode_turn(tokenizer, {"user", message}, true, !answered_ && !system_first));
     return tokens;
   }
 
   void answer(const PrefillResult& prefill) {
     answered_ = true;
-    const GenerateOptions generate{options_.sampling.token_limit(), options_.sampling.stops, &interrupt_flag()};
-    const Generation answer = session_.generate(sampler_, generate, [](std::string_view piece) { write_out(piece); });
+    const GenerateOptions generate{options_.sampling.token_limit(), options_.sampling.stops,
+                                   &interrupt_flag()};
+    const Generation answer =
+        session_.generate(sampler_, generate, [](std::string_view piece) { write_out(piece); });
     write_out("\n");
-    std::string note = "[" + std::to_string(prefill.n_computed) + " new tokens, " + std::to_string(prefill.n_reused) +
-                       " reused · answer " + std::to_string(answer.tokens.size()) + " tokens " +
-                       fixed(answer.tokens_per_second(), 1) + " tokens/s · context " +
-                       std::to_string(session_.tokens().size()) + " of " + std::to_string(session_.context_tokens());
-    if (answer.finish != FinishReason::kEnd) note += std::string(" · ended by ") + finish_reason_name(answer.finish);
+    std::string note =
+        "[" + std::to_string(prefill.n_computed) + " new tokens, " + std::to_string(prefill.n_reused) +
+        " reused · answer " + std::to_string(answer.tokens.size()) + " tokens " +
+        fixed(answer.tokens_per_second(), 1) + " tokens/s · context " +
+        std::to_string(session_.tokens().size()) + " of " + std::to_string(session_.context_tokens());
+    if (answer.finish != FinishReason::kEnd)
+      note += std::string(" · ended by ") + finish_reason_name(answer.finish);
     write_note(note + "]");
     if (answer.finish == FinishReason::kContext) {
       write_note("the context of " + std::to_string(session_.context_tokens()) +
@@ -170,7 +179,8 @@ int run(ChatOptions& options) {
   options.sampling.settle();
   const EngineOptions engine_options = options.model.engine_options();
   const SessionOptions session_options = options.model.session_options();
-  if (options.first.file == "-") throw Error("chat reads its turns from stdin, so -f - cannot be the first message");
+  if (options.first.file == "-")
+    throw Error("chat reads its turns from stdin, so -f - cannot be the first message");
   catch_interrupts();
   Engine engine(options.model.path, engine_options);
   if (options.sampling.ignore_end) options.sampling.options.banned = end_tokens(engine.tokenizer());
@@ -185,7 +195,8 @@ Command add_chat(CLI::App& root) {
   CLI::App* app = root.add_subcommand("chat", "Hold a conversation; each turn computes only what is new.");
   auto options = std::make_shared<ChatOptions>();
   add_text_options(*app, options->first, "the first message");
-  app->add_option("--system-prompt", options->system_prompt, "system message (-sys; default: the model's)")->type_name("TEXT");
+  app->add_option("--system-prompt", options->system_prompt, "system message (-sys; default: the model's)")
+      ->type_name("TEXT");
   add_sampling_options(*app, options->sampling, -1);
   add_model_options(*app, options->model);
   app->footer(kExamples);

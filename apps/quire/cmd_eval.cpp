@@ -18,7 +18,8 @@ constexpr const char* kExamples =
     "Examples:\n"
     "  quire eval ppl -m model.gguf -f book.txt\n"
     "  quire eval ppl -m model.gguf -f book.txt -c 512 --kv bf16 --max-tokens 20000 --json\n"
-    "\nThe text is cut into windows of -c tokens. Each starts with an empty cache and no begin token, and every\n"
+    "\nThe text is cut into windows of -c tokens. Each starts with an empty cache and no begin token, and "
+    "every\n"
     "token but a window's first is scored.";
 
 struct PplOptions {
@@ -32,7 +33,8 @@ struct PplOptions {
 
 std::vector<int32_t> read_token_file(const std::string& path) {
   const std::string bytes = read_file(path);
-  if (bytes.size() % 2 != 0) throw Error(path + " has an odd number of bytes, so it holds no 16-bit token ids");
+  if (bytes.size() % 2 != 0)
+    throw Error(path + " has an odd number of bytes, so it holds no 16-bit token ids");
   std::vector<int32_t> tokens;
   for (size_t i = 0; i < bytes.size(); i += 2) {
     tokens.push_back(static_cast<uint8_t>(bytes[i]) | static_cast<uint8_t>(bytes[i + 1]) << 8);
@@ -40,7 +42,8 @@ std::vector<int32_t> read_token_file(const std::string& path) {
   return tokens;
 }
 
-void print(const PplOptions& options, const Engine& engine, const Perplexity& result, size_t n_tokens, double seconds) {
+void print(const PplOptions& options, const Engine& engine, const Perplexity& result, size_t n_tokens,
+           double seconds) {
   const std::string recipe = Recipe::parse(options.model.recipe).text();
   if (options.json) {
     write_json({{"model", options.model.path},
@@ -62,8 +65,8 @@ void print(const PplOptions& options, const Engine& engine, const Perplexity& re
   write_out("perplexity " + fixed(result.perplexity, 4) + " ± " +
             fixed(result.perplexity * result.standard_error, 4) + " (mean negative log-likelihood " +
             fixed(result.mean_nll, 6) + " ± " + fixed(result.standard_error, 6) + " over " +
-            std::to_string(result.n_scored) + " tokens in " + std::to_string(result.n_windows) + " windows of " +
-            std::to_string(options.window) + ", recipe " + recipe + ", " +
+            std::to_string(result.n_scored) + " tokens in " + std::to_string(result.n_windows) +
+            " windows of " + std::to_string(options.window) + ", recipe " + recipe + ", " +
             fixed(static_cast<double>(n_tokens) / seconds, 1) + " tokens/s)\n");
 }
 
@@ -73,7 +76,8 @@ int run(const PplOptions& options) {
   PerplexityOptions measure;
   measure.recipe = Recipe::parse(options.model.recipe);
   measure.window_tokens = static_cast<size_t>(options.window);
-  if (!options.tokens_file.empty() && options.input.given()) throw Error("give a text or --tokens-file, not both");
+  if (!options.tokens_file.empty() && options.input.given())
+    throw Error("give a text or --tokens-file, not both");
   std::vector<int32_t> tokens;
   std::string text;
   if (options.tokens_file.empty()) {
@@ -103,9 +107,15 @@ Command add_eval_ppl(CLI::App& root) {
   CLI::App* app = eval->add_subcommand("ppl", "Perplexity of a text, through the real cache.");
   auto options = std::make_shared<PplOptions>();
   add_text_options(*app, options->input, "the text; without -p and -f it is read from stdin");
-  app->add_option("--tokens-file", options->tokens_file, "token ids instead of a text: 16 bit each, little-endian")->type_name("FILE");
-  app->add_option("-c,--ctx-size", options->window, "tokens of a window")->type_name("N")->capture_default_str();
-  app->add_option("--max-tokens", options->max_tokens, "use only so many tokens; 0: all")->type_name("N")->capture_default_str();
+  app->add_option("--tokens-file", options->tokens_file,
+                  "token ids instead of a text: 16 bit each, little-endian")
+      ->type_name("FILE");
+  app->add_option("-c,--ctx-size", options->window, "tokens of a window")
+      ->type_name("N")
+      ->capture_default_str();
+  app->add_option("--max-tokens", options->max_tokens, "use only so many tokens; 0: all")
+      ->type_name("N")
+      ->capture_default_str();
   add_engine_options(*app, options->model);
   add_recipe_option(*app, options->model);
   app->add_flag("--json", options->json, "print one JSON object");

@@ -36,9 +36,7 @@ std::string padded(std::string text, size_t width) {
   return text + "  ";
 }
 
-std::string dumped(const Json& value) {
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
+std::string dumped(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 std::string value_text(const Json& value) {
   std::string text;
@@ -57,7 +55,8 @@ std::string metadata_text(const Json& metadata) {
   size_t width = 0;
   for (const auto& [key, entry] : metadata.items()) width = std::max(width, printable(key).size());
   for (const auto& [key, entry] : metadata.items()) {
-    out += "  " + padded(printable(key), width) + padded(entry["type"], 15) + value_text(entry["value"]) + "\n";
+    out +=
+        "  " + padded(printable(key), width) + padded(entry["type"], 15) + value_text(entry["value"]) + "\n";
   }
   return out;
 }
@@ -65,7 +64,8 @@ std::string metadata_text(const Json& metadata) {
 std::string tensors_text(const Json& tensors) {
   std::string out = "\ntensors\n";
   size_t width = 0;
-  for (const Json& tensor : tensors) width = std::max(width, printable(tensor["name"].get<std::string>()).size());
+  for (const Json& tensor : tensors)
+    width = std::max(width, printable(tensor["name"].get<std::string>()).size());
   for (const Json& tensor : tensors) {
     std::string shape;
     for (const Json& dim : tensor["shape"]) shape += (shape.empty() ? "" : " x ") + dim.dump();
@@ -83,15 +83,18 @@ std::string memory_text(const Json& report) {
   if (memory.contains("error")) return out + "\nmemory: " + value_text(memory["error"]) + "\n";
   out += "\nmemory for a context of " + memory["context_tokens"].dump() + " tokens, recipe " +
          memory["recipe"].get<std::string>() + "\n";
-  for (const auto& [label, key] : {std::pair{"weights", "weight_bytes"}, {"KV cache", "kv_bytes"},
-                                   {"everything else (estimate)", "workspace_bytes"}, {"together", "total_bytes"}}) {
+  for (const auto& [label, key] : {std::pair{"weights", "weight_bytes"},
+                                   {"KV cache", "kv_bytes"},
+                                   {"everything else (estimate)", "workspace_bytes"},
+                                   {"together", "total_bytes"}}) {
     out += "  " + padded(label, 26) + megabytes(memory[key].get<uint64_t>()) + "\n";
   }
   return out;
 }
 
 std::string verdict_text(const Json& report) {
-  std::string out = report["runs"].get<bool>() ? "\nQuire can run this model.\n" : "\nQuire cannot run this model.\n";
+  std::string out =
+      report["runs"].get<bool>() ? "\nQuire can run this model.\n" : "\nQuire cannot run this model.\n";
   for (const auto& [part, reason] : report["obstacles"].items()) {
     out += "  " + part + ": " + printable(reason.get<std::string>()) + "\n";
   }
@@ -122,10 +125,13 @@ Command add_inspect(CLI::App& root) {
   auto options = std::make_shared<InspectOptions>();
   app->add_option("FILE", options->path, "model file (GGUF)");
   app->add_option("-m,--model", options->model, "the same as FILE")->type_name("FILE");
-  app->add_option("-c,--ctx-size", options->context_tokens, "predict the memory for so many tokens (default: the model's context)")
+  app->add_option("-c,--ctx-size", options->context_tokens,
+                  "predict the memory for so many tokens (default: the model's context)")
       ->type_name("N")
       ->each([options](const std::string&) { options->context_given = true; });
-  app->add_option("--kv", options->recipe, "recipe of the prediction")->type_name("RECIPE")->capture_default_str();
+  app->add_option("--kv", options->recipe, "recipe of the prediction")
+      ->type_name("RECIPE")
+      ->capture_default_str();
   app->add_flag("--json", options->json, "print one JSON object");
   app->footer(kExamples);
   return {app, [options] { return run(*options); }};

@@ -12,7 +12,8 @@ Command add_recipes(CLI::App& root) {
   app->footer("Example:\n  quire recipes");
   return {app, [] {
             size_t width = 0;
-            for (const RecipeInfo& recipe : known_recipes()) width = std::max(width, std::string(recipe.name).size());
+            for (const RecipeInfo& recipe : known_recipes())
+              width = std::max(width, std::string(recipe.name).size());
             for (const RecipeInfo& recipe : known_recipes()) {
               std::string name = recipe.name;
               name.resize(width + 2, ' ');

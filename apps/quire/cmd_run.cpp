@@ -36,6 +36,7 @@ struct RunOptions {
   bool raw = false;
   bool json = false;
   bool display_prompt = false;
+  bool no_display_prompt = false;
 };
 
 std::vector<int32_t> encode(const Engine& engine, const RunOptions& options, const std::string& text) {
@@ -83,7 +84,8 @@ void write_figures(const RunOptions& options, const Engine& engine, const Sessio
   if (generation.finish == FinishReason::kContext) {
     write_note("the context of " + std::to_string(session.context_tokens()) + " tokens is full");
   } else if (generation.finish == FinishReason::kBudget) {
-    write_note("the KV budget of " + megabytes(options.model.engine_options().kv_budget_bytes) + " is used up");
+    write_note("the KV budget of " + megabytes(options.model.engine_options().kv_budget_bytes) +
+               " is used up");
   }
   std::string line = "prompt " + std::to_string(prefill.n_computed) + " tokens " +
                      fixed(per_second(prefill.n_computed, prefill.seconds), 1) + " tokens/s · generated " +
@@ -92,7 +94,8 @@ void write_figures(const RunOptions& options, const Engine& engine, const Sessio
                      megabytes(session.cache().size_bytes()) + " (" + session.cache().recipe().text() +
                      ") · peak memory " + megabytes(peak_resident_bytes()) + " · load " +
                      fixed(engine.load_seconds(), 2) + " s";
-  if (options.sampling.options.temperature > 0) line += " · seed " + std::to_string(options.sampling.options.seed);
+  if (options.sampling.options.temperature > 0)
+    line += " · seed " + std::to_string(options.sampling.options.seed);
   write_note(line);
 }
 
@@ -142,9 +145,12 @@ Command add_run(CLI::App& root) {
   add_model_options(*app, options->model);
   CLI::Option* chat = app->add_flag("--chat", options->chat, "wrap the prompt as one message of a user");
   app->add_flag("--raw", options->raw, "continue the prompt as it is (default)")->excludes(chat);
-  app->add_option("--system-prompt", options->system_prompt, "system message of --chat (-sys)")->type_name("TEXT");
+  app->add_option("--system-prompt", options->system_prompt, "system message of --chat (-sys)")
+      ->type_name("TEXT");
   app->add_flag("-e,--escape", options->input.escape, "read \\n, \\t, \\xHH ... in -p and --stop as escapes");
-  app->add_flag("--display-prompt,!--no-display-prompt", options->display_prompt, "print the prompt before its continuation");
+  CLI::Option* display =
+      app->add_flag("--display-prompt", options->display_prompt, "print the prompt before its continuation");
+  app->add_flag("--no-display-prompt", options->no_display_prompt, "do not (default)")->excludes(display);
   app->add_flag("--json", options->json, "print one JSON object: the text and its figures");
   app->footer(kExamples);
   return {app, [options] {

@@ -50,7 +50,8 @@ void print_text(const TokenizeOptions& options, const Tokenizer& tokenizer) {
   }
 }
 
-void print_tokens(const TokenizeOptions& options, const Tokenizer& tokenizer, const std::vector<int32_t>& ids) {
+void print_tokens(const TokenizeOptions& options, const Tokenizer& tokenizer,
+                  const std::vector<int32_t>& ids) {
   if (options.json) {
     nlohmann::ordered_json pieces = nlohmann::ordered_json::array();
     for (const int32_t id : ids) pieces.push_back(std::string(tokenizer.token_bytes(id)));
@@ -95,6 +96,7 @@ Command add_tokenize(CLI::App& root) {
   add_text_options(*app, options->input, "the text; without -p and -f it is read from stdin");
   app->add_option("--decode", options->decode, "print the text of these ids instead")
       ->type_name("ID")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->delimiter(',')
       ->each([options](const std::string&) { options->decoding = true; });
   app->add_flag("--ids", options->ids_only, "print a list of ids only");

@@ -9,8 +9,8 @@ namespace quire::cli {
 
 enum ExitCode : int {
   kOk = 0,
-  kInternal = 1,     // a bug, or stdout was closed
-  kBadInput = 2,     // what the user gave cannot be used
+  kInternal = 1,  // a bug, or stdout was closed
+  kBadInput = 2,  // what the user gave cannot be used
   kOutOfMemory = 3,
   kInterrupted = 130,
 };

@@ -58,7 +58,8 @@ Json metadata_report(const GgufFile& file) {
           }
         },
         entry.value);
-    report[std::string(entry.key)] = {{"type", metadata_value_type_name(entry.value)}, {"value", std::move(value)}};
+    report[std::string(entry.key)] = {{"type", metadata_value_type_name(entry.value)},
+                                      {"value", std::move(value)}};
   }
   return report;
 }

@@ -12,8 +12,8 @@
 
 namespace quire::cli {
 
-// `context_tokens` 0: the model's own. Never throws for what the metadata say: what cannot be predicted or run
-// is said in the report.
+// `context_tokens` 0: the model's own. Never throws for what the metadata say: what cannot be predicted or
+// run is said in the report.
 nlohmann::ordered_json inspect_report(const GgufFile& file, uint64_t context_tokens, const Recipe& recipe);
 
 }  // namespace quire::cli

@@ -6,6 +6,7 @@
 #include <exception>
 #include <new>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -60,7 +61,8 @@ const CLI::App& parsed_app(const CLI::App& app) {
 std::string describe_extras(const CLI::App& root) {
   const CLI::App& app = parsed_app(root);
   std::vector<std::string> extras = root.remaining(true);
-  const auto flag = std::find_if(extras.begin(), extras.end(), [](const auto& s) { return s.starts_with('-'); });
+  const auto flag =
+      std::find_if(extras.begin(), extras.end(), [](const auto& s) { return s.starts_with('-'); });
   if (flag == extras.end()) {
     return extras.empty() ? "there is an argument too many" : "unexpected argument '" + extras.front() + "'";
   }
@@ -70,16 +72,24 @@ std::string describe_extras(const CLI::App& root) {
     for (const std::string& name : option->get_snames()) names.push_back("-" + name);
   }
   const std::string word = flag->substr(0, flag->find('='));
-  const std::string command = app.get_parent() == nullptr ? "quire" : app.get_name();
+  const std::string command = &app == &root ? "quire" : "quire " + app.get_name();
   return "unknown option '" + word + "'" + did_you_mean(word, names, "; see `" + command + " --help`");
 }
 
-// The parser's own sentence, without a second line and a capital.
-std::string describe_parse_error(const CLI::ParseError& error) {
+// The parser's own sentence, on one line; its sentence about numbers is no sentence ("Could not convert: -t =
+// x").
+std::string describe_parse_error(const CLI::ParseError& error, const CLI::App& root) {
+  constexpr std::string_view kNoNumber = "Could not convert: ";
   std::string sentence = error.what();
   sentence = sentence.substr(0, sentence.find('\n'));
-  if (sentence.size() > 1 && std::isupper(sentence[0]) && std::islower(sentence[1])) {
-    sentence[0] = static_cast<char>(std::tolower(sentence[0]));
+  if (sentence.starts_with(kNoNumber)) {
+    const size_t equals = sentence.find(" = ");
+    return sentence.substr(kNoNumber.size(), equals - kNoNumber.size()) + " needs a number in range, not '" +
+           (equals == std::string::npos ? "" : sentence.substr(equals + 3)) + "'";
+  }
+  if (sentence == "A subcommand is required") {
+    const CLI::App& app = parsed_app(root);
+    return "a command is missing; see `" + (&app == &root ? "quire" : "quire " + app.get_name()) + " --help`";
   }
   return sentence;
 }
@@ -88,6 +98,7 @@ int run_program(std::vector<std::string> arguments) {
   CLI::App root("Quire runs language models on long texts.", "quire");
   root.set_version_flag("--version", std::string("quire ") + QUIRE_VERSION);
   root.require_subcommand(1);
+  root.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   root.footer(kExamples);
   root.get_formatter()->column_width(34);
   const std::vector<Command> commands = {add_run(root),      add_chat(root),     add_inspect(root),
@@ -97,12 +108,16 @@ int run_program(std::vector<std::string> arguments) {
   std::reverse(arguments.begin(), arguments.end());  // the parser takes them from the back
   try {
     root.parse(arguments);
-  } catch (const CLI::Success& success) {
-    return root.exit(success);  // --help and --version
+  } catch (const CLI::CallForHelp&) {
+    write_out(root.help() + "\n");
+    return kOk;
+  } catch (const CLI::CallForVersion& version) {
+    write_out(std::string(version.what()) + "\n");
+    return kOk;
   } catch (const CLI::ExtrasError&) {
     throw Error(describe_extras(root));
   } catch (const CLI::ParseError& error) {
-    throw Error(describe_parse_error(error));
+    throw Error(describe_parse_error(error, root));
   }
   for (const Command& command : commands) {
     if (command.app->parsed()) return command.run();

@@ -48,7 +48,8 @@ void check_range(const char* name, int64_t value, int64_t low, int64_t high) {
 
 EngineOptions ModelOptions::engine_options() const {
   if (threads_given) check_range("--threads", threads, 1, kMaxThreads);
-  if (!(budget_mb >= 0 && budget_mb <= 1e9)) throw Error("--kv-budget-mb must be between 0 (no limit) and 1e9");
+  if (!(budget_mb >= 0 && budget_mb <= 1e9))
+    throw Error("--kv-budget-mb must be between 0 (no limit) and 1e9");
   EngineOptions engine;
   engine.n_threads = static_cast<int>(threads);
   engine.precision = precise ? Precision::kPrecise : Precision::kFast;
@@ -68,10 +69,11 @@ SessionOptions ModelOptions::session_options() const {
 
 void add_engine_options(CLI::App& app, ModelOptions& options) {
   app.add_option("-m,--model", options.path, "model file (GGUF)")->required()->type_name("FILE");
-  app.add_option("-t,--threads", options.threads, "threads (default: all cores)")->type_name("N")->each([&](const std::string&) {
-    options.threads_given = true;
-  });
-  app.add_flag("--precise", options.precise, "keep activations in f32 instead of 8 bits: slower, closer to the weights");
+  app.add_option("-t,--threads", options.threads, "threads (default: all cores)")
+      ->type_name("N")
+      ->each([&](const std::string&) { options.threads_given = true; });
+  app.add_flag("--precise", options.precise,
+               "keep activations in f32 instead of 8 bits: slower, closer to the weights");
 }
 
 void add_recipe_option(CLI::App& app, ModelOptions& options) {
@@ -86,7 +88,8 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
   app.add_option("-c,--ctx-size", options.context_tokens, "tokens of context (default: the model's)")
       ->type_name("N")
       ->each([&](const std::string&) { options.context_given = true; });
-  app.add_option("--kv-budget-mb", options.budget_mb, "most memory for the KV cache, in MB (default: no limit)")
+  app.add_option("--kv-budget-mb", options.budget_mb,
+                 "most memory for the KV cache, in MB (default: no limit)")
       ->type_name("MB");
   app.add_option("--chunk,--ubatch-size", options.step_tokens,
                  "prompt tokens computed together (-ub); 0: the whole prompt, layer by layer")
@@ -111,18 +114,22 @@ void add_sampling_options(CLI::App& app, SamplingFlags& flags, int64_t max_token
   const auto add = [&](const char* names, auto& value, const char* text) {
     app.add_option(names, value, text)->capture_default_str()->group("Sampling");
   };
-  app.add_option("-n,--n-predict,--predict", flags.max_tokens, "most tokens to generate; -1: until the context is full")
+  app.add_option("-n,--n-predict,--predict", flags.max_tokens,
+                 "most tokens to generate; -1: until the context is full")
       ->type_name("N")
       ->capture_default_str();
   add("--temp,--temperature", flags.options.temperature, "temperature; 0: always the most likely token");
   add("--top-k", flags.options.top_k, "only the k most likely tokens; 0: no limit");
   add("--top-p", flags.options.top_p, "only the fewest tokens with this probability together; 1: no limit");
-  add("--min-p", flags.options.min_p, "only tokens with this share of the best one's probability; 0: no limit");
+  add("--min-p", flags.options.min_p,
+      "only tokens with this share of the best one's probability; 0: no limit");
   add("--repeat-penalty", flags.options.repeat_penalty, "penalty of recent tokens; 1: none");
   add("--repeat-last-n", flags.options.repeat_last_n, "how many tokens are recent; 0: none, -1: all");
   add("-s,--seed", flags.seed, "seed; -1: random, and reported");
-  app.add_option("-r,--stop,--reverse-prompt", flags.stops, "stop before this text; may be given several times")
+  app.add_option("-r,--stop,--reverse-prompt", flags.stops,
+                 "stop before this text; may be given several times")
       ->type_name("TEXT")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->allow_extra_args(false);
   app.add_flag("--ignore-eos", flags.ignore_end, "go on where the model would end");
 }

@@ -39,7 +39,9 @@ void write_note(const std::string& text) {
   std::fprintf(stderr, dim ? "\033[2m%s\033[0m\n" : "%s\n", text.c_str());
 }
 
-void write_error(const std::string& sentence) { std::fprintf(stderr, "quire: %s\n", printable(sentence).c_str()); }
+void write_error(const std::string& sentence) {
+  std::fprintf(stderr, "quire: %s\n", printable(sentence).c_str());
+}
 
 ProgressLine::ProgressLine(std::string what, bool wanted)
     : what_(std::move(what)), active_(wanted && isatty(STDERR_FILENO) != 0) {}

@@ -2,7 +2,8 @@
 //
 //   quire_bench -m MODEL -t 2 --prefill 512 [--repeats 5]           {"prefill_tokens_per_s": median, ...}
 //   quire_bench -m MODEL -t 2 --depth 4096 --decode 32              {"decode_tokens_per_s": median, ...}
-//   quire_bench -m MODEL -t 2 --depth 0,4096,8000 --decode 32       a list with one such object for each depth
+//   quire_bench -m MODEL -t 2 --depth 0,4096,8000 --decode 32       a list with one such object for each
+//   depth
 //
 // As llama-bench counts: a prefill ends with the logits of its last token, a decode step with those of its
 // token; tokens are random ids; one warm-up is not counted.
@@ -72,7 +73,8 @@ class Bench {
     check_depth(depth + options_.decode);
     const std::vector<int32_t> tokens = random_tokens(depth + options_.decode);
     cache_.crop(std::min(depth, cache_.n_tokens()));
-    if (cache_.n_tokens() < depth) step(std::span(tokens).subspan(cache_.n_tokens(), depth - cache_.n_tokens()));
+    if (cache_.n_tokens() < depth)
+      step(std::span(tokens).subspan(cache_.n_tokens(), depth - cache_.n_tokens()));
     step(std::span(tokens).last(1));
     std::vector<double> rates;
     for (size_t repeat = 0; repeat < options_.repeats; ++repeat) {
@@ -142,7 +144,8 @@ void print(const Json& result, bool json) {
 }
 
 void run(const Options& options) {
-  if ((options.prefill > 0) == (options.decode > 0)) throw Error("give --prefill N, or --decode N with --depth D");
+  if ((options.prefill > 0) == (options.decode > 0))
+    throw Error("give --prefill N, or --decode N with --depth D");
   Engine engine(options.model, {options.threads, options.precise ? Precision::kPrecise : Precision::kFast});
   Bench bench(engine, options);
   if (options.prefill > 0) {
@@ -165,7 +168,8 @@ int main(int argc, char** argv) {
   app.add_flag("--precise", options.precise);
   app.add_flag("--json", options.json);
   app.add_option("--prefill", options.prefill, "tokens of a prefill");
-  app.add_option("--depth", options.depths, "tokens in the cache before decode; several with commas")->delimiter(',');
+  app.add_option("--depth", options.depths, "tokens in the cache before decode; several with commas")
+      ->delimiter(',');
   app.add_option("--decode", options.decode, "steps to time");
   app.add_option("--repeats", options.repeats)->check(CLI::Range(1, 1000));
   CLI11_PARSE(app, argc, argv);

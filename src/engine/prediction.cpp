@@ -18,7 +18,9 @@ constexpr uint64_t kTokenizerBytesPerToken = 80;
 constexpr uint64_t kChunkTokens = 256;
 constexpr uint64_t kMaxLayers = 65536;
 
-std::string prefix_of(const GgufFile& file) { return std::string(file.get_string("general.architecture")) + "."; }
+std::string prefix_of(const GgufFile& file) {
+  return std::string(file.get_string("general.architecture")) + ".";
+}
 
 bool is_array(const GgufFile& file, const std::string& key) {
   const MetadataValue* value = file.find(key);
@@ -79,10 +81,12 @@ uint64_t estimate_workspace(const GgufFile& file, const std::string& prefix, con
                               : file.get_uint_or(prefix + "feed_forward_length", 4 * width);
   const uint64_t n_vocabulary = array_size(file, "tokenizer.ggml.tokens");
   const uint64_t token_floats = checked_add(width, shape.key_length, "the workspace");
-  const uint64_t chunk_floats = checked_add(checked_mul(8, width, "the workspace"), checked_mul(2, hidden, "the workspace"),
-                                            "the workspace");
-  uint64_t bytes = checked_mul(checked_mul(n_tokens, token_floats, "the workspace"), sizeof(float), "the workspace");
-  bytes = checked_add(bytes, checked_mul(kChunkTokens * sizeof(float), chunk_floats, "the workspace"), "the workspace");
+  const uint64_t chunk_floats = checked_add(checked_mul(8, width, "the workspace"),
+                                            checked_mul(2, hidden, "the workspace"), "the workspace");
+  uint64_t bytes =
+      checked_mul(checked_mul(n_tokens, token_floats, "the workspace"), sizeof(float), "the workspace");
+  bytes = checked_add(bytes, checked_mul(kChunkTokens * sizeof(float), chunk_floats, "the workspace"),
+                      "the workspace");
   bytes = checked_add(bytes, n_vocabulary * (kTokenizerBytesPerToken + sizeof(float)), "the workspace");
   return checked_add(bytes, kProgramBytes, "the workspace");
 }
@@ -111,8 +115,9 @@ uint64_t KvShape::token_bytes(const Recipe& recipe) const {
   const auto checked_row = [](Format format, uint64_t length) {
     return checked_mul(length, info(format).value_bytes, "a row of the cache");
   };
-  const uint64_t head_bytes = checked_add(checked_row(recipe.key_format, key_length),
-                                          checked_row(recipe.value_format, value_length), "a row of the cache");
+  const uint64_t head_bytes =
+      checked_add(checked_row(recipe.key_format, key_length), checked_row(recipe.value_format, value_length),
+                  "a row of the cache");
   uint64_t total = 0;
   for (const uint64_t n : n_kv_heads) {
     total = checked_add(total, checked_mul(n, head_bytes, "the cache"), "the cache");

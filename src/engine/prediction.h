@@ -30,9 +30,10 @@ struct KvShape {
 };
 
 struct MemoryPrediction {
-  uint64_t weight_bytes = 0;     // tensors as they lie in memory once loaded
-  uint64_t kv_bytes = 0;         // exact
-  uint64_t workspace_bytes = 0;  // an estimate: activations of a prompt that fills the context, tokenizer, program
+  uint64_t weight_bytes = 0;  // tensors as they lie in memory once loaded
+  uint64_t kv_bytes = 0;      // exact
+  uint64_t workspace_bytes =
+      0;  // an estimate: activations of a prompt that fills the context, tokenizer, program
   uint64_t total_bytes() const { return weight_bytes + kv_bytes + workspace_bytes; }
 };
 

@@ -44,7 +44,9 @@ void SamplingOptions::check() const {
   }
 }
 
-Sampler::Sampler(const SamplingOptions& options) : options_(options), random_(options.seed) { options_.check(); }
+Sampler::Sampler(const SamplingOptions& options) : options_(options), random_(options.seed) {
+  options_.check();
+}
 
 int32_t Sampler::sample(std::span<const float> logits, std::span<const int32_t> history) {
   const bool penalty = options_.repeat_penalty != 1.0 && options_.repeat_last_n != 0;
@@ -103,7 +105,8 @@ void Sampler::collect_candidates(std::span<const float> logits) {
   };
   const auto k = static_cast<size_t>(options_.top_k);
   if (k > 0 && k < candidates_.size()) {
-    std::nth_element(candidates_.begin(), candidates_.begin() + options_.top_k, candidates_.end(), more_likely);
+    std::nth_element(candidates_.begin(), candidates_.begin() + options_.top_k, candidates_.end(),
+                     more_likely);
     candidates_.resize(k);
   }
   std::sort(candidates_.begin(), candidates_.end(), more_likely);

@@ -12,10 +12,10 @@ namespace quire {
 // How to choose. Names, defaults and order are llama.cpp's: penalty, top-k, top-p, min-p, temperature, draw.
 // The probabilities that top-p and min-p look at are those before the temperature.
 struct SamplingOptions {
-  double temperature = 0.8;     // 0: always the most likely token, the lowest id of equals
-  int32_t top_k = 40;           // only the k most likely; 0: no limit
-  double top_p = 0.95;          // only the fewest that hold this probability together; 1: no limit
-  double min_p = 0.05;          // only those with at least this share of the best one's probability; 0: no limit
+  double temperature = 0.8;  // 0: always the most likely token, the lowest id of equals
+  int32_t top_k = 40;        // only the k most likely; 0: no limit
+  double top_p = 0.95;       // only the fewest that hold this probability together; 1: no limit
+  double min_p = 0.05;       // only those with at least this share of the best one's probability; 0: no limit
   double repeat_penalty = 1.0;  // logits of recent tokens are divided (negative ones multiplied) by it
   int32_t repeat_last_n = 64;   // how many tokens are recent; 0: none, -1: all
   uint64_t seed = 0;
@@ -53,9 +53,9 @@ class Sampler {
 
   SamplingOptions options_;
   Random random_;
-  std::vector<float> adjusted_;         // a copy of the logits, when something has to change in them
-  std::vector<Candidate> candidates_;   // most likely first
-  std::vector<double> probabilities_;   // of the candidates, not normalised: the first one's is 1
+  std::vector<float> adjusted_;        // a copy of the logits, when something has to change in them
+  std::vector<Candidate> candidates_;  // most likely first
+  std::vector<double> probabilities_;  // of the candidates, not normalised: the first one's is 1
 };
 
 }  // namespace quire

@@ -15,12 +15,14 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-bool is_set(const std::atomic<bool>* flag) { return flag != nullptr && flag->load(std::memory_order_relaxed); }
+bool is_set(const std::atomic<bool>* flag) {
+  return flag != nullptr && flag->load(std::memory_order_relaxed);
+}
 
 size_t checked_context(size_t asked, size_t trained) {
   if (asked <= trained) return asked == 0 ? trained : asked;
-  throw Error("a context of " + std::to_string(asked) + " tokens is more than the " + std::to_string(trained) +
-              " that the model was trained for");
+  throw Error("a context of " + std::to_string(asked) + " tokens is more than the " +
+              std::to_string(trained) + " that the model was trained for");
 }
 
 }  // namespace

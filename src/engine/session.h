@@ -42,9 +42,9 @@ struct PrefillOptions {
 };
 
 struct PrefillResult {
-  size_t n_reused = 0;    // tokens that were in the cache before
-  size_t n_computed = 0;  // tokens computed now
-  double seconds = 0;     // until the logits after the last one were there
+  size_t n_reused = 0;       // tokens that were in the cache before
+  size_t n_computed = 0;     // tokens computed now
+  double seconds = 0;        // until the logits after the last one were there
   bool interrupted = false;  // by the flag; the session is as it was before
 };
 
@@ -58,9 +58,9 @@ struct Generation {
   std::vector<int32_t> tokens;  // without the end token
   std::string text;             // what on_text was given, joined
   FinishReason finish = FinishReason::kEnd;
-  size_t n_steps = 0;           // forward passes: the first token needs none, its logits are the prefill's
-  double seconds = 0;           // from the prefill's logits to the end
-  uint64_t bytes_read = 0;      // of the cache, over all steps
+  size_t n_steps = 0;       // forward passes: the first token needs none, its logits are the prefill's
+  double seconds = 0;       // from the prefill's logits to the end
+  uint64_t bytes_read = 0;  // of the cache, over all steps
 
   double tokens_per_second() const { return seconds > 0 ? static_cast<double>(n_steps) / seconds : 0; }
   double bytes_read_per_token() const {
@@ -95,14 +95,14 @@ class Session {
   // Forgets all tokens from n_tokens on.
   void crop(size_t n_tokens);
 
-
  private:
   void check_room(size_t n_tokens) const;
   bool budget_allows(size_t n_tokens) const;
   void compute_pending(const PrefillOptions& options, PrefillResult& result);
   void compute(std::span<const int32_t> tokens, const std::function<void(double)>& progress);
   void ensure_logits(Generation* counted);
-  FinishReason run_loop(Sampler& sampler, const GenerateOptions& options, TextOutput& output, Generation& result);
+  FinishReason run_loop(Sampler& sampler, const GenerateOptions& options, TextOutput& output,
+                        Generation& result);
 
   Engine& engine_;
   SessionOptions options_;
@@ -110,7 +110,7 @@ class Session {
   Cache cache_;
   Workspace workspace_;
   std::vector<int32_t> tokens_;
-  std::vector<float> logits_;    // after the last token in the cache, if fresh
+  std::vector<float> logits_;  // after the last token in the cache, if fresh
   bool logits_fresh_ = false;
   size_t last_step_tokens_ = 0;  // of the last forward pass
 };

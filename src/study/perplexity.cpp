@@ -18,7 +18,8 @@ constexpr size_t kBatchRows = 64;
 void check(const Engine& engine, std::span<const int32_t> tokens, size_t window_tokens) {
   const ModelConfig& config = engine.config();
   if (window_tokens < 2 || window_tokens > config.context_tokens) {
-    throw Error("a window of " + std::to_string(window_tokens) + " tokens is not between 2 and the model's context of " +
+    throw Error("a window of " + std::to_string(window_tokens) +
+                " tokens is not between 2 and the model's context of " +
                 std::to_string(config.context_tokens));
   }
   if (tokens.size() < 2) {
@@ -106,7 +107,8 @@ Perplexity PerplexityTally::result() const {
   return result;
 }
 
-Perplexity measure_perplexity(Engine& engine, std::span<const int32_t> tokens, const PerplexityOptions& options) {
+Perplexity measure_perplexity(Engine& engine, std::span<const int32_t> tokens,
+                              const PerplexityOptions& options) {
   check(engine, tokens, options.window_tokens);
   WindowScorer scorer(engine, options.recipe);
   PerplexityTally tally;
@@ -114,7 +116,8 @@ Perplexity measure_perplexity(Engine& engine, std::span<const int32_t> tokens, c
     const size_t n = std::min(options.window_tokens, tokens.size() - first);
     if (n < 2) break;  // a single token is predicted by nothing
     scorer.score(tokens.subspan(first, n), tally);
-    if (options.progress) options.progress(static_cast<double>(first + n) / static_cast<double>(tokens.size()));
+    if (options.progress)
+      options.progress(static_cast<double>(first + n) / static_cast<double>(tokens.size()));
   }
   return tally.result();
 }

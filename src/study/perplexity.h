@@ -19,8 +19,8 @@ struct PerplexityOptions {
 
 struct Perplexity {
   size_t n_windows = 0;
-  size_t n_scored = 0;       // every token but the first of each window
-  double total_nll = 0;      // in nats
+  size_t n_scored = 0;   // every token but the first of each window
+  double total_nll = 0;  // in nats
   double mean_nll = 0;
   double standard_error = 0;  // of mean_nll, the tokens taken as independent
   double perplexity = 0;      // exp(mean_nll)
@@ -45,9 +45,10 @@ class PerplexityTally {
   double squares_ = 0;
 };
 
-// Window w covers tokens [w * window, (w + 1) * window), the last one less. Each starts with an empty cache, at
-// position 0, without a begin token. Throws Error when the window does not fit the model's context, when a
+// Window w covers tokens [w * window, (w + 1) * window), the last one less. Each starts with an empty cache,
+// at position 0, without a begin token. Throws Error when the window does not fit the model's context, when a
 // token is not of the vocabulary, or when there are fewer than 2 tokens.
-Perplexity measure_perplexity(Engine& engine, std::span<const int32_t> tokens, const PerplexityOptions& options);
+Perplexity measure_perplexity(Engine& engine, std::span<const int32_t> tokens,
+                              const PerplexityOptions& options);
 
 }  // namespace quire

@@ -1,0 +1,80 @@
+"""quire chat: turns reuse the cache (case U19), commands, a full context."""
+
+import re
+
+from quire_cli import MODEL, QuireTest, main
+
+NOTE = re.compile(r"\[(\d+) new tokens, (\d+) reused · answer (\d+) tokens [\d.]+ tokens/s · context (\d+) of (\d+)( · ended by (\w+))?\]")
+MESSAGES = ["My name is Ada.", "What is 2+2?", "Tell me a joke about ships.", "Thanks! Another one, about the sea?", "Goodbye."]
+
+
+class Chat(QuireTest):
+    def talk(self, lines: list[str], *arguments):
+        stdin = "".join(line + "\n" for line in lines)
+        done = self.ok("chat", "-m", MODEL, "--temp", 0, *arguments, stdin=stdin)
+        return done.stdout.decode(), done.stderr.decode()
+
+    def count(self, text: str, *flags) -> int:
+        return len(self.ok_json("tokenize", "-m", MODEL, "-p", text, *flags)["tokens"])
+
+    def test_five_turns_compute_only_what_is_new(self):
+        _, notes = self.talk(MESSAGES, "-n", 30)
+        turns = [list(map(int, m.groups()[:5])) + [m.group(7)] for m in NOTE.finditer(notes)]
+        self.assertEqual(len(turns), len(MESSAGES), notes)
+        in_cache, context = 0, 0
+        for i, (new, reused, answer, after, _, ended_by) in enumerate(turns):
+            turn = f"<|im_start|>user\n{MESSAGES[i]}<|im_end|>\n<|im_start|>assistant\n"
+            if i == 0:
+                turn = ("<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n" + turn)
+            else:
+                turn = "<|im_end|>\n" + turn
+            # An answer cut by -n leaves its last token to be computed with the next turn.
+            pending = context - in_cache
+            self.assertLessEqual(pending, 1)
+            self.assertEqual(new, self.count(turn) + pending, f"turn {i + 1}")
+            self.assertEqual(reused, in_cache, f"turn {i + 1}")
+            self.assertEqual(after, new + reused + answer)
+            context = after
+            in_cache = after - (1 if ended_by == "length" else 0)
+
+    def test_remembers_and_forgets(self):
+        first, notes = self.talk(["Hi.", "/clear", "Hi."], "-n", 20)
+        answers = first.split("\n")
+        self.assertIn("forgotten", notes)
+        reused = [int(m.group(2)) for m in NOTE.finditer(notes)]
+        self.assertEqual(reused, [0, 0])
+        half = len(answers) // 2
+        self.assertEqual(answers[:half], answers[half : 2 * half])
+
+    def test_commands(self):
+        out, notes = self.talk(["/help", "", "/exit", "never reached"], "-n", 5)
+        self.assertEqual(out, "")
+        self.assertIn("/clear", notes)
+        self.assertIsNone(NOTE.search(notes))
+
+    def test_first_message(self):
+        _, notes = self.talk(["And now?"], "-n", 5, "-p", "Hello", "--system-prompt", "Be brief.")
+        self.assertEqual(len(NOTE.findall(notes)), 2)
+
+    def test_control_tokens_typed_by_a_user_stay_text(self):
+        """Case U35: the marker typed is 7 tokens, not one."""
+        _, plain = self.talk(["say now"], "-n", 1)
+        _, marked = self.talk(["say <|im_end|> now"], "-n", 1)
+        new = [int(NOTE.search(notes).group(1)) for notes in (plain, marked)]
+        self.assertGreaterEqual(new[1] - new[0], 7)
+
+    def test_full_context(self):
+        out, notes = self.talk(["Tell me a long story.", "Go on.", "/clear", "Hi."], "-c", 80, "--ignore-eos", "-n", 40)
+        self.assertIn("of 80", notes)
+        self.assertIn("/clear begins a new conversation", notes)
+        self.assertEqual(NOTE.findall(notes)[-1][1], "0")
+        self.assertTrue(out)
+
+    def test_same_answer_as_run(self):
+        out, _ = self.talk(["What is the capital of France?"], "-n", 30)
+        run = self.ok_json("run", "-m", MODEL, "--chat", "-p", "What is the capital of France?", "-n", 30, "--temp", 0)
+        self.assertEqual(out.rstrip("\n"), run["text"].rstrip("\n"))
+
+
+if __name__ == "__main__":
+    main()

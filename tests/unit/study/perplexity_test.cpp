@@ -1,0 +1,86 @@
+#include "study/perplexity.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "unit/engine/tiny_model.h"
+
+namespace quire {
+namespace {
+
+TEST(NegativeLogLikelihood, IsMinusLogSoftmax) {
+  const std::vector<float> logits = {std::log(1.0f), std::log(2.0f), std::log(5.0f)};
+  EXPECT_NEAR(negative_log_likelihood(logits, 0), -std::log(1.0 / 8), 1e-7);
+  EXPECT_NEAR(negative_log_likelihood(logits, 2), -std::log(5.0 / 8), 1e-7);
+}
+
+TEST(NegativeLogLikelihood, HoldsForLargeLogits) {
+  EXPECT_DOUBLE_EQ(negative_log_likelihood(std::vector<float>{1000, 1000}, 0), std::log(2.0));
+  EXPECT_DOUBLE_EQ(negative_log_likelihood(std::vector<float>{-1000, 1000}, 0), 2000.0);
+}
+
+TEST(PerplexityTally, MeanErrorAndExponent) {
+  PerplexityTally tally;
+  for (const double nll : {1.0, 2.0, 3.0, 6.0}) tally.add(nll);
+  const Perplexity result = tally.result();
+  EXPECT_EQ(result.n_scored, 4u);
+  EXPECT_DOUBLE_EQ(result.total_nll, 12);
+  EXPECT_DOUBLE_EQ(result.mean_nll, 3);
+  EXPECT_DOUBLE_EQ(result.perplexity, std::exp(3.0));
+  EXPECT_NEAR(result.standard_error, std::sqrt((4 + 1 + 0 + 9) / 3.0 / 4), 1e-12);
+  EXPECT_THROW(PerplexityTally().result(), Error);
+}
+
+std::vector<int32_t> text_of(size_t n) {
+  std::vector<int32_t> tokens(n);
+  for (size_t i = 0; i < n; ++i) tokens[i] = static_cast<int32_t>((i * i + 3 * i) % 256);
+  return tokens;
+}
+
+Perplexity measure(Engine& engine, const std::vector<int32_t>& tokens, size_t window) {
+  PerplexityOptions options;
+  options.window_tokens = window;
+  return measure_perplexity(engine, tokens, options);
+}
+
+TEST(MeasurePerplexity, WindowsAreApart) {
+  test::TinyEngine tiny;
+  const std::vector<int32_t> tokens = text_of(200);
+  const Perplexity whole = measure(tiny.engine, tokens, 70);
+  EXPECT_EQ(whole.n_windows, 3u);
+  EXPECT_EQ(whole.n_scored, 69u + 69 + 59);
+  double sum = 0;
+  for (size_t first = 0; first < 200; first += 70) {
+    const auto begin = tokens.begin() + static_cast<ptrdiff_t>(first);
+    const std::vector<int32_t> part(begin, begin + static_cast<ptrdiff_t>(std::min<size_t>(70, 200 - first)));
+    sum += measure(tiny.engine, part, 70).total_nll;
+  }
+  EXPECT_NEAR(whole.total_nll, sum, 1e-9);
+}
+
+TEST(MeasurePerplexity, LastWindowOfOneTokenIsNotScored) {
+  test::TinyEngine tiny;
+  const Perplexity result = measure(tiny.engine, text_of(71), 70);
+  EXPECT_EQ(result.n_windows, 1u);
+  EXPECT_EQ(result.n_scored, 69u);
+}
+
+TEST(MeasurePerplexity, ThreadsDoNotMatter) {
+  test::TinyEngine one({.n_threads = 1});
+  test::TinyEngine three({.n_threads = 3});
+  EXPECT_EQ(measure(one.engine, text_of(150), 100).total_nll,
+            measure(three.engine, text_of(150), 100).total_nll);
+}
+
+TEST(MeasurePerplexity, RefusesWhatCannotBeScored) {
+  test::TinyEngine tiny;
+  EXPECT_THROW(measure(tiny.engine, text_of(1), 70), Error);
+  EXPECT_THROW(measure(tiny.engine, text_of(100), 1), Error);
+  EXPECT_THROW(measure(tiny.engine, text_of(100), test::kTinyContext + 1), Error);
+  EXPECT_THROW(measure(tiny.engine, {1, 2, 259}, 70), Error);
+}
+
+}  // namespace
+}  // namespace quire
