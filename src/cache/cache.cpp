@@ -69,10 +69,20 @@ void Cache::append(Worker& worker, size_t layer, size_t first, size_t n, const f
 void Cache::attend(Worker& worker, size_t layer, size_t first, size_t n, const float* q, size_t ldq, float* out,
                    size_t ldo) {
   const LayerView view = store_.view(layer, n_tokens() + first + n);
+  if (worker.rank() == 0) count_reads(*view.layout, first, n);
   if (n <= kTileQueries) {
     attend_runs(worker, layer, view, first, n, q, ldq, out, ldo);
   } else {
     attend_tiles(worker, view, first, n, q, ldq, out, ldo);
+  }
+}
+
+// Each query reads the tokens up to its own; the queries of a tile share one read of their rows' bytes.
+void Cache::count_reads(const RowLayout& layout, size_t first, size_t n) {
+  const size_t start = n_tokens() + first;
+  stats_.rows_read += layout.n_kv_heads * (n * start + n * (n + 1) / 2);
+  for (size_t tile = 0; tile < n; tile += kTileQueries) {
+    stats_.bytes_read += (start + std::min(n, tile + kTileQueries)) * layout.token_bytes();
   }
 }
 
@@ -144,8 +154,6 @@ void Cache::attend_runs(Worker& worker, size_t layer, const LayerView& view, siz
   if (worker.rank() == 0) {
     if (run_states_.size() < n_runs * n_kv_heads) run_states_.resize(n_runs * n_kv_heads, PartialState(n_rows, dim));
     selection_ = n == 1 ? selector_->select(layer, view, q) : Selection::all();
-    stats_.rows_read += view.n_tokens * n_kv_heads * n;
-    stats_.bytes_read += view.n_tokens * view.layout->token_bytes();
   }
   worker.barrier();
   worker.share(static_cast<int64_t>(n_runs * n_kv_heads), 1, [&](int64_t item, int64_t) {

@@ -71,6 +71,7 @@ class Cache {
  private:
   struct Lane;  // what one member of the team works with
 
+  void count_reads(const RowLayout& layout, size_t first, size_t n);
   void attend_tiles(Worker& worker, const LayerView& view, size_t first, size_t n, const float* q, size_t ldq,
                     float* out, size_t ldo);
   void attend_runs(Worker& worker, size_t layer, const LayerView& view, size_t first, size_t n, const float* q,
