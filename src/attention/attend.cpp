@@ -1,7 +1,5 @@
 #include "attention/attend.h"
 
-#include <algorithm>
-
 #include "kernels/ops.h"
 
 namespace quire {
@@ -12,6 +10,8 @@ namespace {
 // arithmetic is the same either way.
 constexpr size_t kRowsWorthUnpacking = 12;
 
+constexpr auto kF32 = static_cast<size_t>(Format::kF32);
+
 // Tokens of a page that lie before `end`.
 uint64_t tokens_before(size_t end, size_t page) {
   const size_t start = page * kTokensPerPage;
@@ -19,14 +19,14 @@ uint64_t tokens_before(size_t end, size_t page) {
   return end - start >= kTokensPerPage ? ~uint64_t{0} : (uint64_t{1} << (end - start)) - 1;
 }
 
-void reserve(AttendScratch& scratch, size_t n_rows, size_t page_values, bool unpacking) {
+void reserve(AttendScratch& scratch, size_t n_rows, size_t page_values, bool expanding) {
   if (scratch.scores.size() < n_rows * kTokensPerPage) {
     scratch.scores.resize(n_rows * kTokensPerPage);
     scratch.correction.resize(n_rows);
     scratch.masks.resize(n_rows);
   }
   const size_t spare = kSpareBytes / sizeof(float);
-  if (unpacking && scratch.keys.size() < page_values + spare) {
+  if (expanding && scratch.keys.size() < page_values + spare) {
     scratch.keys.resize(page_values + spare);
     scratch.values.resize(page_values + spare);
   }
@@ -44,44 +44,147 @@ uint64_t row_masks(const QueryRows& queries, uint64_t selected, size_t n_tokens,
   return any;
 }
 
-}  // namespace
+// The running softmax and the output, once the page's scores stand in the scratch.
+struct PageAttention {
+  const QueryRows& queries;
+  AttendScratch& scratch;
+  PartialState& state;
 
-void attend_run(const LayerView& view, size_t kv_head, size_t run, const QueryRows& queries,
-                const Selection& selection, AttendScratch& scratch, PartialState& state) {
-  const RowLayout& layout = *view.layout;
-  const size_t dim = layout.head_dim;
-  const size_t n_rows = queries.n_queries * queries.group;
-  const size_t page_values = kTokensPerPage * dim;
-  const bool unpacking = n_rows >= kRowsWorthUnpacking;
-  reserve(scratch, n_rows, page_values, unpacking);
-  const auto key_format = static_cast<size_t>(layout.key_format);
-  const auto value_format = static_cast<size_t>(layout.value_format);
-  const auto f32 = static_cast<size_t>(Format::kF32);
-  const int n = static_cast<int>(n_rows);
-  const int head_dim = static_cast<int>(dim);
-  const Ops& table = ops();
+  int n_rows() const { return static_cast<int>(queries.n_queries * queries.group); }
+  int head_dim() const { return static_cast<int>(state.head_dim); }
 
-  const size_t last = std::min(view.pages.size(), (run + 1) * kPagesPerRun);
-  for (size_t page = run * kPagesPerRun; page < last; ++page) {
+  void finish(uint64_t rows, size_t value_format, const void* values, const void* next) const {
+    ops().softmax(scratch.scores.data(), scratch.masks.data(), n_rows(), state.m.data(), state.l.data(),
+                  scratch.correction.data());
+    ops().accumulate[value_format](scratch.scores.data(), scratch.correction.data(), rows, n_rows(), head_dim(),
+                                   values, state.o.data(), state.head_dim, next);
+  }
+};
+
+void attend_open_pages(const LayerView& view, size_t kv_head, const Parts::Part& part, const Selection& selection,
+                       const PageAttention& work) {
+  const QueryRows& queries = work.queries;
+  AttendScratch& scratch = work.scratch;
+  const size_t page_values = kTokensPerPage * work.state.head_dim;
+  const bool unpacking = queries.n_queries * queries.group >= kRowsWorthUnpacking;
+  const auto key_format = static_cast<size_t>(view.layout->key_format);
+  const auto value_format = static_cast<size_t>(view.layout->value_format);
+  for (size_t page = part.first_page; page < part.last_page; ++page) {
     const uint64_t rows =
         row_masks(queries, selection.word(kv_head, page), view.n_tokens, page, scratch.masks.data());
     if (rows == 0) continue;
     const void* keys = view.keys(kv_head, page);
     const void* values = view.values(kv_head, page);
     if (unpacking) {
-      table.unpack[key_format](keys, page_values, scratch.keys.data());
-      table.unpack[value_format](values, page_values, scratch.values.data());
+      ops().unpack[key_format](keys, page_values, scratch.keys.data());
+      ops().unpack[value_format](values, page_values, scratch.values.data());
       keys = scratch.keys.data();
       values = scratch.values.data();
     }
-    const void* next_keys = !unpacking && page + 1 < last ? view.keys(kv_head, page + 1) : nullptr;
-    table.score[unpacking ? f32 : key_format](queries.q, dim, n, head_dim, keys, scratch.scores.data(),
-                                              unpacking ? nullptr : values);
-    table.softmax(scratch.scores.data(), scratch.masks.data(), n, state.m.data(), state.l.data(),
-                  scratch.correction.data());
-    table.accumulate[unpacking ? f32 : value_format](scratch.scores.data(), scratch.correction.data(), rows, n,
-                                                     head_dim, values, state.o.data(), dim, next_keys);
+    const void* next_keys = !unpacking && page + 1 < part.last_page ? view.keys(kv_head, page + 1) : nullptr;
+    ops().score[unpacking ? kF32 : key_format](queries.q, work.state.head_dim, work.n_rows(), work.head_dim(), keys,
+                                               scratch.scores.data(), unpacking ? nullptr : values);
+    work.finish(rows, unpacking ? kF32 : value_format, values, next_keys);
   }
+}
+
+void add_bias(const float* bias, size_t n_rows, float* scores) {
+  for (size_t i = 0; i < n_rows; ++i) {
+    for (size_t t = 0; t < kTokensPerPage; ++t) scores[i * kTokensPerPage + t] += bias[i];
+  }
+}
+
+// Scores of all rows of a sealed page.
+void score_sealed(const LayerView& view, size_t kv_head, size_t page, const HeadFrames& frames,
+                  const PageAttention& work) {
+  const SideFormat& format = view.layer->sealed.keys;
+  AttendScratch& scratch = work.scratch;
+  const std::byte* keys = view.keys(kv_head, page);
+  const size_t dim = work.state.head_dim;
+  if (!format.coded) {
+    ops().score[static_cast<size_t>(format.rows)](work.queries.q, dim, work.n_rows(), work.head_dim(), keys,
+                                                  scratch.scores.data(), nullptr);
+    return;
+  }
+  ops().codes.open_keys[static_cast<size_t>(format.code)](*frames.key_book, work.head_dim(),
+                                                          reinterpret_cast<const uint8_t*>(keys), scratch.keys.data());
+  const float* q = frames.key_framed ? work.queries.framed : work.queries.q;
+  ops().score[kF32](q, dim, work.n_rows(), work.head_dim(), scratch.keys.data(), scratch.scores.data(), nullptr);
+  if (frames.key_framed) {
+    add_bias(work.queries.bias, work.queries.n_queries * work.queries.group, scratch.scores.data());
+  }
+}
+
+void attend_sealed_pages(const LayerView& view, size_t kv_head, const Parts::Part& part, const Selection& selection,
+                         const HeadFrames& frames, const PageAttention& work) {
+  const SideFormat& format = view.layer->sealed.values;
+  const uint64_t sinks = (uint64_t{1} << view.layer->sink_tokens) - 1;
+  for (size_t page = part.first_page; page < part.last_page; ++page) {
+    // The sinks are attended in their exact form.
+    const uint64_t selected = selection.word(kv_head, page) & (page == 0 ? ~sinks : ~uint64_t{0});
+    const uint64_t rows = row_masks(work.queries, selected, view.n_tokens, page, work.scratch.masks.data());
+    if (rows == 0) continue;
+    score_sealed(view, kv_head, page, frames, work);
+    const void* values = view.values(kv_head, page);
+    if (format.coded) {
+      ops().codes.open_values[static_cast<size_t>(format.code)](*frames.value_book, work.head_dim(),
+                                                                static_cast<const uint8_t*>(values), rows,
+                                                                work.scratch.values.data());
+      values = work.scratch.values.data();
+    }
+    work.finish(rows, format.coded ? kF32 : static_cast<size_t>(format.rows), values, nullptr);
+  }
+}
+
+void attend_sinks(const LayerView& view, size_t kv_head, const Selection& selection, const PageAttention& work) {
+  const size_t n_sinks = view.layer->sink_tokens;
+  const uint64_t selected = selection.word(kv_head, 0) & ((uint64_t{1} << n_sinks) - 1);
+  const uint64_t rows = row_masks(work.queries, selected, view.n_tokens, 0, work.scratch.masks.data());
+  if (rows == 0) return;
+  ops().score_rows[static_cast<size_t>(view.layout->key_format)](
+      work.queries.q, work.state.head_dim, work.n_rows(), work.head_dim(), view.sink_keys(kv_head),
+      static_cast<int>(n_sinks), work.scratch.scores.data());
+  work.finish(rows, static_cast<size_t>(view.layout->value_format), view.sink_values(kv_head), nullptr);
+}
+
+}  // namespace
+
+Parts::Parts(const LayerView& view)
+    : has_sinks(view.sinks != nullptr), n_sealed(view.n_sealed()), n_pages(view.pages.size()) {}
+
+Parts::Part Parts::operator[](size_t i) const {
+  if (i < first_sealed()) return {Kind::kSinks, 0, 1};
+  if (i < first_open()) {
+    const size_t first = (i - first_sealed()) * kPagesPerRun;
+    return {Kind::kSealed, first, std::min(n_sealed, first + kPagesPerRun)};
+  }
+  const size_t first = n_sealed + (i - first_open()) * kPagesPerRun;
+  return {Kind::kOpen, first, std::min(n_pages, first + kPagesPerRun)};
+}
+
+void attend_part(const LayerView& view, size_t kv_head, const Parts::Part& part, const QueryRows& queries,
+                 const Selection& selection, const HeadFrames* frames, AttendScratch& scratch, PartialState& state) {
+  const size_t n_rows = queries.n_queries * queries.group;
+  const bool expanding = part.kind == Parts::Kind::kSealed || n_rows >= kRowsWorthUnpacking;
+  reserve(scratch, n_rows, kTokensPerPage * view.layout->head_dim, expanding);
+  const PageAttention work{queries, scratch, state};
+  switch (part.kind) {
+    case Parts::Kind::kSinks: return attend_sinks(view, kv_head, selection, work);
+    case Parts::Kind::kSealed: return attend_sealed_pages(view, kv_head, part, selection, *frames, work);
+    case Parts::Kind::kOpen: return attend_open_pages(view, kv_head, part, selection, work);
+  }
+}
+
+void frame_queries(const HeadFrames& frames, const float* q, size_t n_rows, size_t head_dim, float* framed,
+                   float* bias) {
+  if (!frames.key_framed) return;
+  ops().codes.frame_queries(frames.key, q, static_cast<int>(n_rows), static_cast<int>(head_dim), framed, bias);
+}
+
+void unframe_output(const HeadFrames& frames, PartialState& state) {
+  if (!frames.value_framed) return;
+  ops().codes.unframe_output(frames.value, static_cast<int>(state.n_rows), static_cast<int>(state.head_dim),
+                             state.o.data(), state.l.data());
 }
 
 }  // namespace quire

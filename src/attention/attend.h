@@ -1,11 +1,13 @@
 // Attention of query rows to the pages of one KV head.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "attention/partial_state.h"
+#include "store/head_frames.h"
 #include "store/selection.h"
 #include "store/store.h"
 
@@ -15,18 +17,40 @@ namespace quire {
 // from left to right. The split is the same for every query count and thread count, so the output is too.
 constexpr size_t kPagesPerRun = 4;
 
-inline size_t runs_for(size_t n_tokens) {
-  const size_t run_tokens = kPagesPerRun * kTokensPerPage;
-  return (n_tokens + run_tokens - 1) / run_tokens;
-}
+// The parts that a layer's tokens are attended in: the exact sinks, runs of sealed pages, runs of open ones.
+// Parts of sealed pages give outputs in the frame of the values, if these are framed.
+struct Parts {
+  enum class Kind : uint8_t { kSinks, kSealed, kOpen };
+  struct Part {
+    Kind kind;
+    size_t first_page;
+    size_t last_page;
+  };
+
+  explicit Parts(const LayerView& view);
+  size_t size() const { return first_open() + runs(n_pages - n_sealed); }
+  Part operator[](size_t i) const;
+  // Parts first_sealed()..first_open() - 1 are of sealed pages.
+  size_t first_sealed() const { return has_sinks ? 1 : 0; }
+  size_t first_open() const { return first_sealed() + runs(n_sealed); }
+
+  bool has_sinks;
+  size_t n_sealed;
+  size_t n_pages;
+
+ private:
+  static size_t runs(size_t n) { return (n + kPagesPerRun - 1) / kPagesPerRun; }
+};
 
 // n_queries tokens with consecutive positions, each with the group's query heads, of one KV head.
-// Row r = query * group + head. Queries are already rotated and scaled by 1/sqrt(head_dim).
+// Row r = query * group + head. Queries are already rotated by position and scaled by 1/sqrt(head_dim).
 struct QueryRows {
   const float* q;         // [n_queries * group][head_dim]
   size_t n_queries;
   size_t group;           // query heads per KV head
   size_t first_position;  // query i attends to the tokens 0..first_position + i
+  const float* framed = nullptr;  // the same rows in the frame of the keys; where pages are sealed
+  const float* bias = nullptr;    // [rows] what centring the keys takes off every score of the row
 };
 
 // What one thread needs to attend; grown when needed and kept.
@@ -38,8 +62,28 @@ struct AttendScratch {
   std::vector<float> values;
 };
 
-// Adds run `run` of a KV head to `state` (rows as in `queries`), which is usually an empty one.
-void attend_run(const LayerView& view, size_t kv_head, size_t run, const QueryRows& queries,
-                const Selection& selection, AttendScratch& scratch, PartialState& state);
+// Adds a part of a KV head to `state` (rows as in `queries`), which is usually an empty one.
+// `frames` may be nullptr where no page is sealed.
+void attend_part(const LayerView& view, size_t kv_head, const Parts::Part& part, const QueryRows& queries,
+                 const Selection& selection, const HeadFrames* frames, AttendScratch& scratch, PartialState& state);
+
+// Run `run` of the pages of a layer without sealed ones.
+inline void attend_run(const LayerView& view, size_t kv_head, size_t run, const QueryRows& queries,
+                       const Selection& selection, AttendScratch& scratch, PartialState& state) {
+  const size_t last = std::min(view.pages.size(), (run + 1) * kPagesPerRun);
+  attend_part(view, kv_head, {Parts::Kind::kOpen, run * kPagesPerRun, last}, queries, selection, nullptr, scratch,
+              state);
+}
+
+inline size_t runs_for(size_t n_tokens) {
+  const size_t run_tokens = kPagesPerRun * kTokensPerPage;
+  return (n_tokens + run_tokens - 1) / run_tokens;
+}
+
+// The rows' queries in the key frame, and their bias: framed [n_rows][head_dim], bias [n_rows].
+void frame_queries(const HeadFrames& frames, const float* q, size_t n_rows, size_t head_dim, float* framed,
+                   float* bias);
+// Takes the output of sealed parts out of the value frame.
+void unframe_output(const HeadFrames& frames, PartialState& state);
 
 }  // namespace quire

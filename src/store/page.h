@@ -19,6 +19,7 @@ struct Page {
   std::byte* data = nullptr;
   size_t size_bytes = 0;
   PagePool* pool = nullptr;
+  bool sealed = false;  // full, in the layout of coded pages, and never written again
 };
 using PageRef = std::shared_ptr<Page>;
 

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "kernels/ops.h"
+#include "store/sealing.h"
 
 namespace quire {
 
@@ -13,32 +14,114 @@ namespace {
 size_t pages_for(size_t n_tokens) { return (n_tokens + kTokensPerPage - 1) / kTokensPerPage; }
 }  // namespace
 
-Store::Store(std::vector<RowLayout> layouts, PagePool& pool)
-    : layouts_(std::move(layouts)), pool_(&pool), pages_(layouts_.size()) {}
+Store::Store(std::vector<LayerLayout> layouts, PagePool& pool)
+    : layouts_(std::move(layouts)), pool_(&pool), pages_(layouts_.size()), sinks_(layouts_.size()) {}
+
+namespace {
+
+std::vector<LayerLayout> open_only(const std::vector<RowLayout>& layouts) {
+  std::vector<LayerLayout> all(layouts.size());
+  for (size_t i = 0; i < layouts.size(); ++i) all[i].open = layouts[i];
+  return all;
+}
+
+}  // namespace
+
+Store::Store(const std::vector<RowLayout>& layouts, PagePool& pool) : Store(open_only(layouts), pool) {}
+
+bool Store::has_room(const std::vector<PageRef>& pages, size_t first, size_t n_pages) {
+  return pages.size() >= n_pages && std::all_of(pages.begin() + static_cast<ptrdiff_t>(first), pages.end(),
+                                                [](const PageRef& page) { return page.use_count() == 1; });
+}
 
 void Store::extend(size_t n_new) {
   if (n_new == 0) return;
   const size_t n_pages = pages_for(n_tokens_ + n_new);
-  const size_t first = n_tokens_ / kTokensPerPage;  // the first page that will be written
-  const auto has_room = [&](const std::vector<PageRef>& pages) {
-    return pages.size() >= n_pages && std::all_of(pages.begin() + static_cast<ptrdiff_t>(first), pages.end(),
-                                                  [](const PageRef& page) { return page.use_count() == 1; });
-  };
-  if (std::all_of(pages_.begin(), pages_.end(), has_room)) return;  // 63 of 64 decode steps
-  std::vector<std::vector<PageRef>> grown = pages_;
-  for (size_t layer = 0; layer < n_layers(); ++layer) {
-    std::vector<PageRef>& pages = grown[layer];
-    // Two holders are this list and its copy; a third one is another sequence. Pages behind the first are there
-    // when an earlier extend() was not followed by a commit().
-    for (size_t i = first; i < pages.size(); ++i) {
-      if (pages[i].use_count() <= 2) continue;
-      PageRef copy = pool_->allocate(pages[i]->size_bytes);
-      std::memcpy(copy->data, pages[i]->data, copy->size_bytes);
-      pages[i] = std::move(copy);
-    }
-    while (pages.size() < n_pages) pages.push_back(pool_->allocate(layouts_[layer].page_bytes()));
+  const size_t first = n_tokens_ / kTokensPerPage;
+  const auto layer_has_room = [&](const std::vector<PageRef>& pages) { return has_room(pages, first, n_pages); };
+  if (std::all_of(pages_.begin(), pages_.end(), layer_has_room)) return;  // 63 of 64 decode steps
+  std::vector<std::vector<PageRef>> before = pages_;
+  try {
+    for (size_t layer = 0; layer < n_layers(); ++layer) extend_layer(layer, n_new);
+  } catch (...) {
+    pages_ = std::move(before);
+    throw;
   }
-  pages_ = std::move(grown);
+}
+
+void Store::extend_layer(size_t layer, size_t n_new) {
+  const size_t n_pages = pages_for(n_tokens_ + n_new);
+  const size_t first = n_tokens_ / kTokensPerPage;  // the first page that will be written
+  std::vector<PageRef>& pages = pages_[layer];
+  if (has_room(pages, first, n_pages)) return;
+  // Pages behind the first are there when an earlier extend() was not followed by a commit().
+  for (size_t i = first; i < pages.size(); ++i) {
+    if (pages[i].use_count() == 1) continue;
+    PageRef copy = pool_->allocate(pages[i]->size_bytes);
+    std::memcpy(copy->data, pages[i]->data, copy->size_bytes);
+    pages[i] = std::move(copy);
+  }
+  while (pages.size() < n_pages) pages.push_back(pool_->allocate(layouts_[layer].open.page_bytes()));
+}
+
+Store::Need Store::bytes_for(size_t layer, size_t n_new) const {
+  const LayerLayout& layout = layouts_[layer];
+  const size_t n_total = n_tokens_ + n_new;
+  const size_t n_sealed = layout.sealed_pages(n_total);
+  const uint64_t sealed_bytes = n_sealed * layout.sealed.page_bytes() + (n_sealed > 0 ? layout.sink_bytes() : 0);
+  const uint64_t open_before = pages_for(n_total) - layout.sealed_pages(n_tokens_);
+  const uint64_t open_after = pages_for(n_total) - n_sealed;
+  const uint64_t page_bytes = layout.open.page_bytes();
+  return {sealed_bytes + open_before * page_bytes, sealed_bytes + open_after * page_bytes};
+}
+
+Store::Sealing Store::begin_sealing(size_t layer, size_t n_tokens) const {
+  const LayerLayout& layout = layouts_[layer];
+  Sealing sealing;
+  sealing.last = layout.sealed_pages(n_tokens);
+  sealing.first = std::min(view(layer, n_tokens).n_sealed(), sealing.last);
+  for (size_t page = sealing.first; page < sealing.last; ++page) {
+    sealing.coded.push_back(pool_->allocate(layout.sealed.page_bytes()));
+    sealing.coded.back()->sealed = true;
+  }
+  if (sealing.first == 0 && sealing.last > 0 && layout.sink_tokens > 0) {
+    sealing.sinks = pool_->allocate(layout.sink_bytes());
+    copy_sinks(layer, *pages_[layer][0], *sealing.sinks);
+  }
+  return sealing;
+}
+
+// Keys lie [head_dim][64] in the page and [sink][head_dim] beside the sealed pages.
+void Store::copy_sinks(size_t layer, const Page& page, Page& sinks) const {
+  const LayerLayout& layout = layouts_[layer];
+  const size_t value_size = info(layout.open.key_format).value_bytes;
+  for (size_t head = 0; head < layout.open.n_kv_heads; ++head) {
+    const std::byte* keys = page.data + layout.open.key_offset(head);
+    std::byte* to = sinks.data + head * layout.sink_head_bytes();
+    for (size_t token = 0; token < layout.sink_tokens; ++token) {
+      for (size_t d = 0; d < layout.open.head_dim; ++d, to += value_size) {
+        std::memcpy(to, keys + (d * kTokensPerPage + token) * value_size, value_size);
+      }
+    }
+    std::memcpy(to, page.data + layout.open.value_offset(head), layout.sink_value_bytes());
+  }
+}
+
+void Store::seal(const Sealing& sealing, size_t layer, size_t page, size_t kv_head, const HeadFrames& frames) const {
+  const LayerLayout& layout = layouts_[layer];
+  const std::byte* open = pages_[layer][page]->data;
+  std::byte* coded = sealing.coded[page - sealing.first]->data;
+  seal_keys(layout.open.key_format, layout.sealed.keys, frames, layout.open.head_dim,
+            open + layout.open.key_offset(kv_head), coded + layout.sealed.key_offset(kv_head));
+  seal_values(layout.open.value_format, layout.sealed.values, frames, layout.open.head_dim,
+              open + layout.open.value_offset(kv_head), coded + layout.sealed.value_offset(kv_head));
+}
+
+void Store::end_sealing(Sealing&& sealing, size_t layer) {
+  for (size_t page = sealing.first; page < sealing.last; ++page) {
+    pages_[layer][page] = std::move(sealing.coded[page - sealing.first]);
+  }
+  if (sealing.sinks) sinks_[layer] = std::move(sealing.sinks);
 }
 
 void Store::commit(size_t n_new) {
@@ -48,12 +131,20 @@ void Store::commit(size_t n_new) {
 
 void Store::crop(size_t n_tokens) {
   QUIRE_CHECK(n_tokens <= n_tokens_);
+  for (size_t layer = 0; layer < n_layers(); ++layer) {
+    const size_t least = view(layer, n_tokens_).n_sealed() * kTokensPerPage;
+    if (n_tokens < least && n_tokens > 0) {
+      throw Error("the cache cannot be cut to " + std::to_string(n_tokens) + " tokens: the first " +
+                  std::to_string(least) + " are coded");
+    }
+  }
   n_tokens_ = n_tokens;
   for (std::vector<PageRef>& pages : pages_) pages.resize(std::min(pages.size(), pages_for(n_tokens)));
+  if (n_tokens == 0) std::fill(sinks_.begin(), sinks_.end(), nullptr);
 }
 
 void Store::write(size_t layer, size_t kv_head, size_t first, size_t n, const float* k, const float* v, size_t ld) {
-  const RowLayout& layout = layouts_[layer];
+  const RowLayout& layout = layouts_[layer].open;
   const int head_dim = static_cast<int>(layout.head_dim);
   const auto key_format = static_cast<size_t>(layout.key_format);
   const auto value_format = static_cast<size_t>(layout.value_format);
@@ -77,6 +168,7 @@ uint64_t Store::size_bytes() const {
   for (const std::vector<PageRef>& pages : pages_) {
     for (const PageRef& page : pages) total += page->size_bytes;
   }
+  for (const PageRef& sinks : sinks_) total += sinks ? sinks->size_bytes : 0;
   return total;
 }
 

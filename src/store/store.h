@@ -7,13 +7,15 @@
 #include <vector>
 
 #include "format/row_format.h"
+#include "format/side_format.h"
+#include "store/head_frames.h"
 #include "store/page.h"
 
 namespace quire {
 
 constexpr size_t kTokensPerPage = 64;
 
-// Shape of the keys and values of one layer. Every KV head has its keys as [head_dim][64] and its values
+// Shape of the keys and values of one layer in open pages, which take rows as they come. Every KV head has its keys as [head_dim][64] and its values
 // as [64][head_dim], one after the other in the page:
 //
 //   page: | keys of head 0 | values of head 0 | keys of head 1 | values of head 1 | ...
@@ -32,16 +34,67 @@ struct RowLayout {
   size_t value_offset(size_t kv_head) const { return kv_head * head_bytes() + key_bytes(); }
 };
 
+// The same of sealed pages, whose rows are coded. Offsets as in RowLayout.
+struct SealedLayout {
+  size_t n_kv_heads = 0;
+  size_t head_dim = 0;
+  SideFormat keys;
+  SideFormat values;
+
+  size_t key_bytes() const { return key_page_bytes(keys, head_dim); }
+  size_t value_bytes() const { return value_page_bytes(values, head_dim); }
+  size_t head_bytes() const { return key_bytes() + value_bytes(); }
+  size_t page_bytes() const { return n_kv_heads * head_bytes(); }
+  size_t key_offset(size_t kv_head) const { return kv_head * head_bytes(); }
+  size_t value_offset(size_t kv_head) const { return kv_head * head_bytes() + key_bytes(); }
+};
+
+// Which tokens of a layer stay exact for ever and what becomes of the others.
+struct LayerLayout {
+  RowLayout open;
+  SealedLayout sealed;     // equal sizes mean nothing unless `seals`
+  bool seals = false;      // pages older than the tail are coded
+  size_t sink_tokens = 0;  // of the first page, at most 16: kept exact beside its sealed form
+  size_t tail_tokens = 0;  // at least so many of the newest tokens are in open pages
+
+  // Bytes of the sinks: per head their keys [sink][head_dim], then values, in the open formats.
+  size_t sink_key_bytes() const { return row_bytes(open.key_format, sink_tokens * open.head_dim); }
+  size_t sink_value_bytes() const { return row_bytes(open.value_format, sink_tokens * open.head_dim); }
+  size_t sink_head_bytes() const { return sink_key_bytes() + sink_value_bytes(); }
+  size_t sink_bytes() const { return open.n_kv_heads * sink_head_bytes(); }
+
+  // Pages that are sealed when the layer holds n_tokens: whole ones, older than the tail. A function of the
+  // number of tokens alone, so that steps of any size seal the same pages.
+  size_t sealed_pages(size_t n_tokens) const {
+    return seals && n_tokens > tail_tokens ? (n_tokens - tail_tokens) / kTokensPerPage : 0;
+  }
+};
+
 // What readers see of one layer: valid until the store changes.
 struct LayerView {
-  const RowLayout* layout;
+  const RowLayout* layout;  // of the open pages
   std::span<const PageRef> pages;
   size_t n_tokens;
+  const LayerLayout* layer = nullptr;  // needed where pages are sealed
+  const Page* sinks = nullptr;         // nullptr while no page is sealed
 
-  const std::byte* keys(size_t kv_head, size_t page) const { return pages[page]->data + layout->key_offset(kv_head); }
-  const std::byte* values(size_t kv_head, size_t page) const {
-    return pages[page]->data + layout->value_offset(kv_head);
+  // Sealed pages come first.
+  size_t n_sealed() const {
+    size_t n = 0;
+    while (n < pages.size() && pages[n]->sealed) ++n;
+    return n;
   }
+  const std::byte* keys(size_t kv_head, size_t page) const {
+    const size_t offset = pages[page]->sealed ? layer->sealed.key_offset(kv_head) : layout->key_offset(kv_head);
+    return pages[page]->data + offset;
+  }
+  const std::byte* values(size_t kv_head, size_t page) const {
+    const size_t offset =
+        pages[page]->sealed ? layer->sealed.value_offset(kv_head) : layout->value_offset(kv_head);
+    return pages[page]->data + offset;
+  }
+  const std::byte* sink_keys(size_t kv_head) const { return sinks->data + kv_head * layer->sink_head_bytes(); }
+  const std::byte* sink_values(size_t kv_head) const { return sink_keys(kv_head) + layer->sink_key_bytes(); }
 };
 
 // Owns the pages of a sequence. Growth is in two steps, so that layers can be written in any order and by
@@ -49,18 +102,43 @@ struct LayerView {
 class Store {
  public:
   // One layout per layer; the pool outlives the store.
-  Store(std::vector<RowLayout> layouts, PagePool& pool);
+  Store(std::vector<LayerLayout> layouts, PagePool& pool);
+  // A store whose pages all stay open.
+  Store(const std::vector<RowLayout>& layouts, PagePool& pool);
 
   size_t n_layers() const { return layouts_.size(); }
   size_t n_tokens() const { return n_tokens_; }
-  const RowLayout& layout(size_t layer) const { return layouts_[layer]; }
+  const RowLayout& layout(size_t layer) const { return layouts_[layer].open; }
+  const LayerLayout& layer_layout(size_t layer) const { return layouts_[layer]; }
 
   // Room for n_new tokens behind the committed ones, all layers. On Error (budget) nothing has changed.
   // A shared last page that would be written is copied first.
   void extend(size_t n_new);
+  // The same for one layer. Memory is asked for as it is: a budget is checked before, see bytes_for().
+  void extend_layer(size_t layer, size_t n_new);
+  // Most bytes that a layer's pages take while n_new tokens are added to it, and afterwards.
+  struct Need {
+    uint64_t during = 0;
+    uint64_t after = 0;
+  };
+  Need bytes_for(size_t layer, size_t n_new) const;
+
+  // Sealing, when the layer holds n_tokens: which pages are due, room for their coded form, the coding of one
+  // page and head (by any thread; pages and heads are independent), and the exchange of the pages.
+  struct Sealing {
+    size_t first = 0;  // pages first..last - 1
+    size_t last = 0;
+    std::vector<PageRef> coded;
+    PageRef sinks;  // if page 0 is among them
+  };
+  Sealing begin_sealing(size_t layer, size_t n_tokens) const;
+  void seal(const Sealing& sealing, size_t layer, size_t page, size_t kv_head, const HeadFrames& frames) const;
+  void end_sealing(Sealing&& sealing, size_t layer);
+
   // The committed tokens become n_tokens() + n_new.
   void commit(size_t n_new);
-  // Forgets all tokens from n_tokens on, and the pages that held only these.
+  // Forgets all tokens from n_tokens on, and the pages that held only these. Sealed pages stay sealed: cutting
+  // into one is refused with an Error that names the shortest length possible.
   void crop(size_t n_tokens);
   // A second sequence with the same tokens; pages are shared.
   Store fork() const { return *this; }
@@ -70,16 +148,22 @@ class Store {
   void write(size_t layer, size_t kv_head, size_t first, size_t n, const float* k, const float* v, size_t ld);
 
   // Readers see `n_visible` tokens: the committed ones, or more while a step is under way.
-  LayerView view(size_t layer, size_t n_visible) const { return {&layouts_[layer], pages_[layer], n_visible}; }
+  LayerView view(size_t layer, size_t n_visible) const {
+    return {&layouts_[layer].open, pages_[layer], n_visible, &layouts_[layer], sinks_[layer].get()};
+  }
 
   PagePool& pool() const { return *pool_; }
   // Bytes of all pages of this sequence, shared ones counted in full.
   uint64_t size_bytes() const;
 
  private:
-  std::vector<RowLayout> layouts_;
+  static bool has_room(const std::vector<PageRef>& pages, size_t first, size_t n_pages);
+  void copy_sinks(size_t layer, const Page& page, Page& sinks) const;
+
+  std::vector<LayerLayout> layouts_;
   PagePool* pool_;
   std::vector<std::vector<PageRef>> pages_;  // [layer][page]
+  std::vector<PageRef> sinks_;               // [layer], empty until the first page is sealed
   size_t n_tokens_ = 0;
 };
 

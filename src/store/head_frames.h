@@ -1,0 +1,20 @@
+// What sealing and attention need to know of one layer's KV head besides its bytes.
+#pragma once
+
+#include "format/code_format.h"
+#include "format/frame.h"
+
+namespace quire {
+
+// The frames that keys and values are coded in, and the tables of their codes. A value; the arrays and
+// tables belong to the CacheStatistics that made it.
+struct HeadFrames {
+  Frame key;
+  Frame value;
+  bool key_framed = false;    // false: rows are coded as they are
+  bool value_framed = false;
+  const Codebook* key_book = nullptr;
+  const Codebook* value_book = nullptr;
+};
+
+}  // namespace quire
