@@ -149,8 +149,10 @@ void attend_sinks(const LayerView& view, size_t kv_head, const Selection& select
 
 }  // namespace
 
-Parts::Parts(const LayerView& view)
-    : has_sinks(view.sinks != nullptr), n_sealed(view.n_sealed()), n_pages(view.pages.size()) {}
+Parts::Parts(const LayerView& view, size_t n_visible)
+    : has_sinks(view.sinks != nullptr),
+      n_sealed(view.n_sealed()),
+      n_pages(std::max(n_sealed, std::min(view.pages.size(), (n_visible + kTokensPerPage - 1) / kTokensPerPage))) {}
 
 Parts::Part Parts::operator[](size_t i) const {
   if (i < first_sealed()) return {Kind::kSinks, 0, 1};

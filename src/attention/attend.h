@@ -27,7 +27,8 @@ struct Parts {
     size_t last_page;
   };
 
-  explicit Parts(const LayerView& view);
+  // Of the pages that hold the first n_visible tokens.
+  Parts(const LayerView& view, size_t n_visible);
   size_t size() const { return first_open() + runs(n_pages - n_sealed); }
   Part operator[](size_t i) const;
   // Parts first_sealed()..first_open() - 1 are of sealed pages.

@@ -1,7 +1,10 @@
 #include "cache/cache.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
+
+#include "base/error.h"
 
 namespace quire {
 
@@ -11,38 +14,65 @@ namespace {
 // scores and outputs of a page stay in the second-level cache beside the expanded page.
 constexpr size_t kTileQueries = 32;
 
-std::vector<RowLayout> layouts(const Recipe& recipe, const Geometry& geometry) {
-  std::vector<RowLayout> all;
+LayerLayout layer_layout(const Recipe& recipe, size_t n_kv_heads, size_t head_dim) {
+  LayerLayout layout;
+  layout.open = {n_kv_heads, head_dim, recipe.open_keys(), recipe.open_values()};
+  layout.sealed = {n_kv_heads, head_dim, recipe.keys, recipe.values};
+  layout.seals = recipe.seals();
+  layout.sink_tokens = recipe.seals() ? recipe.sink_tokens : 0;
+  layout.tail_tokens = recipe.tail_tokens;
+  return layout;
+}
+
+std::vector<LayerLayout> layouts(const Recipe& recipe, const Geometry& geometry) {
+  std::vector<LayerLayout> all;
   for (const size_t n_kv_heads : geometry.n_kv_heads) {
-    all.push_back({n_kv_heads, geometry.head_dim, recipe.key_format, recipe.value_format});
+    all.push_back(layer_layout(recipe, n_kv_heads, geometry.head_dim));
   }
   return all;
 }
+
+// Steps of at most this many tokens make room on all layers at once. Longer ones do it layer by layer, so that
+// only one layer's rows are open at a time.
+constexpr size_t kSmallStep = 64;
 
 }  // namespace
 
 uint64_t Geometry::token_bytes(const Recipe& recipe) const {
   uint64_t total = 0;
-  for (const RowLayout& layout : layouts(recipe, *this)) total += layout.token_bytes();
+  for (const LayerLayout& layout : layouts(recipe, *this)) {
+    const size_t page_bytes = layout.seals ? layout.sealed.page_bytes() : layout.open.page_bytes();
+    total += page_bytes / kTokensPerPage;
+  }
   return total;
 }
 
 uint64_t Geometry::cache_bytes(const Recipe& recipe, size_t n_tokens) const {
+  uint64_t total = 0;
   const size_t n_pages = (n_tokens + kTokensPerPage - 1) / kTokensPerPage;
-  return token_bytes(recipe) * kTokensPerPage * n_pages;
+  for (const LayerLayout& layout : layouts(recipe, *this)) {
+    const size_t n_sealed = layout.sealed_pages(n_tokens);
+    total += n_sealed * layout.sealed.page_bytes() + (n_pages - n_sealed) * layout.open.page_bytes();
+    total += n_sealed > 0 ? layout.sink_bytes() : 0;
+  }
+  return total;
 }
 
 struct Cache::Lane {
   AttendScratch scratch;
-  std::vector<float> q;               // [rows][head_dim] of the tile at hand
-  std::vector<float> out;             // the same shape
-  PartialState run{0, 0};
+  std::vector<float> q;       // [rows][head_dim] of the queries at hand
+  std::vector<float> framed;  // the same in the frame of the keys
+  std::vector<float> bias;    // [rows]
+  PartialState part{0, 0};
+  PartialState coded{0, 0};   // of the sealed parts
   PartialState total{0, 0};
 };
 
-Cache::Cache(const Recipe& recipe, const Geometry& geometry, PagePool& pool)
+Cache::Cache(const Recipe& recipe, const Geometry& geometry, PagePool& pool,
+             std::shared_ptr<const Calibration> calibration)
     : recipe_(recipe),
       geometry_(geometry),
+      statistics_(std::make_shared<const CacheStatistics>(recipe, geometry, std::move(calibration))),
       store_(layouts(recipe, geometry), pool),
       selector_(std::make_unique<SelectAll>()),
       placement_(std::make_unique<StayInPlace>()) {}
@@ -52,10 +82,55 @@ Cache& Cache::operator=(Cache&&) noexcept = default;
 Cache::~Cache() = default;
 
 void Cache::begin_step(size_t n_new, int n_members) {
-  store_.extend(n_new);
+  check_budget(n_new);
+  if (extends_at_once(n_new)) store_.extend(n_new);
   step_tokens_ = n_new;
   stats_ = StepStats{};
   while (lanes_.size() < static_cast<size_t>(n_members)) lanes_.push_back(std::make_unique<Lane>());
+}
+
+bool Cache::extends_at_once(size_t n_new) const { return !recipe_.seals() || n_new <= kSmallStep; }
+
+// The layers are open one after the other, so the step needs most while one of them is open and those before it
+// are sealed; all of this is known before anything is computed.
+void Cache::check_budget(size_t n_new) const {
+  const PagePool& pool = store_.pool();
+  if (pool.budget_bytes() == 0 || extends_at_once(n_new)) return;  // extend() itself refuses
+  uint64_t after = 0;
+  uint64_t most = 0;
+  for (size_t layer = 0; layer < store_.n_layers(); ++layer) {
+    const Store::Need need = store_.bytes_for(layer, n_new);
+    most = std::max(most, after + need.during);
+    after += need.after;
+  }
+  const uint64_t others = pool.used_bytes() - store_.size_bytes();
+  if (others + most > pool.budget_bytes()) {
+    throw Error("the cache needs " + std::to_string(others + most) + " bytes, and its budget is " +
+                std::to_string(pool.budget_bytes()));
+  }
+}
+
+void Cache::begin_layer(Worker& worker, size_t layer) {
+  if (extends_at_once(step_tokens_)) return;
+  if (worker.rank() == 0) store_.extend_layer(layer, step_tokens_);
+  worker.barrier();
+}
+
+void Cache::end_layer(Worker& worker, size_t layer) {
+  const size_t n_total = n_tokens() + step_tokens_;
+  const LayerLayout& layout = store_.layer_layout(layer);
+  if (layout.sealed_pages(n_total) <= layout.sealed_pages(n_tokens())) return;  // nothing is due
+  if (worker.rank() == 0) sealing_ = store_.begin_sealing(layer, n_total);
+  worker.barrier();
+  const size_t n_heads = layout.open.n_kv_heads;
+  const size_t n_pages = sealing_.last - sealing_.first;
+  worker.share(static_cast<int64_t>(n_pages * n_heads), 1, [&](int64_t item, int64_t) {
+    const size_t page = sealing_.first + static_cast<size_t>(item) / n_heads;
+    const size_t head = static_cast<size_t>(item) % n_heads;
+    store_.seal(sealing_, layer, page, head, statistics_->frames(layer, head));
+  });
+  if (worker.rank() == 0) store_.end_sealing(std::move(sealing_), layer);
+  worker.barrier();
 }
 
 void Cache::append(Worker& worker, size_t layer, size_t first, size_t n, const float* k, const float* v, size_t ld) {
@@ -69,20 +144,24 @@ void Cache::append(Worker& worker, size_t layer, size_t first, size_t n, const f
 void Cache::attend(Worker& worker, size_t layer, size_t first, size_t n, const float* q, size_t ldq, float* out,
                    size_t ldo) {
   const LayerView view = store_.view(layer, n_tokens() + first + n);
-  if (worker.rank() == 0) count_reads(*view.layout, first, n);
+  if (worker.rank() == 0) count_reads(view, first, n);
   if (n <= kTileQueries) {
-    attend_runs(worker, layer, view, first, n, q, ldq, out, ldo);
+    attend_parts(worker, layer, view, first, n, q, ldq, out, ldo);
   } else {
-    attend_tiles(worker, view, first, n, q, ldq, out, ldo);
+    attend_tiles(worker, layer, view, first, n, q, ldq, out, ldo);
   }
 }
 
 // Each query reads the tokens up to its own; the queries of a tile share one read of their rows' bytes.
-void Cache::count_reads(const RowLayout& layout, size_t first, size_t n) {
+void Cache::count_reads(const LayerView& view, size_t first, size_t n) {
   const size_t start = n_tokens() + first;
-  stats_.rows_read += layout.n_kv_heads * (n * start + n * (n + 1) / 2);
+  const size_t n_sealed = view.n_sealed();
+  const uint64_t sealed_bytes =
+      n_sealed * view.layer->sealed.page_bytes() + (view.sinks != nullptr ? view.sinks->size_bytes : 0);
+  stats_.rows_read += view.layout->n_kv_heads * (n * start + n * (n + 1) / 2);
   for (size_t tile = 0; tile < n; tile += kTileQueries) {
-    stats_.bytes_read += (start + std::min(n, tile + kTileQueries)) * layout.token_bytes();
+    const size_t n_open = start + std::min(n, tile + kTileQueries) - n_sealed * kTokensPerPage;
+    stats_.bytes_read += n_open * view.layout->token_bytes() + sealed_bytes;
   }
 }
 
@@ -112,9 +191,44 @@ void scatter_output(const PartialState& state, size_t n, size_t group, float* ou
 
 }  // namespace
 
+// The queries of one head in the frame of its keys, if there are sealed pages.
+QueryRows Cache::framed_queries(Lane& lane, const Parts& parts, size_t layer, size_t head, QueryRows queries) const {
+  if (parts.n_sealed == 0) return queries;
+  const size_t n_rows = queries.n_queries * queries.group;
+  lane.framed.resize(n_rows * geometry_.head_dim);
+  lane.bias.resize(n_rows);
+  frame_queries(statistics_->frames(layer, head), queries.q, n_rows, geometry_.head_dim, lane.framed.data(),
+                lane.bias.data());
+  queries.framed = lane.framed.data();
+  queries.bias = lane.bias.data();
+  return queries;
+}
+
+// Merges the states of all parts, which state(i) gives, into lane.total: those of sealed pages first among
+// themselves, in their frame.
+template <typename StateOf>
+void Cache::merge_parts(Lane& lane, const Parts& parts, size_t layer, size_t head, size_t n_rows,
+                        const StateOf& state) const {
+  const size_t dim = geometry_.head_dim;
+  resize_state(lane.total, n_rows, dim);
+  lane.total.clear();
+  if (parts.n_sealed > 0) {
+    resize_state(lane.coded, n_rows, dim);
+    lane.coded.clear();
+  }
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const bool sealed = i >= parts.first_sealed() && i < parts.first_open();
+    (sealed ? lane.coded : lane.total).merge(state(i));
+    if (sealed && i + 1 == parts.first_open()) {
+      unframe_output(statistics_->frames(layer, head), lane.coded);
+      lane.total.merge(lane.coded);
+    }
+  }
+}
+
 // Long prefill: tiles of queries are enough work for all members.
-void Cache::attend_tiles(Worker& worker, const LayerView& view, size_t first, size_t n, const float* q, size_t ldq,
-                         float* out, size_t ldo) {
+void Cache::attend_tiles(Worker& worker, size_t layer, const LayerView& view, size_t first, size_t n, const float* q,
+                         size_t ldq, float* out, size_t ldo) {
   const size_t n_kv_heads = view.layout->n_kv_heads;
   const size_t dim = view.layout->head_dim;
   const size_t group = geometry_.n_heads / n_kv_heads;
@@ -126,41 +240,43 @@ void Cache::attend_tiles(Worker& worker, const LayerView& view, size_t first, si
     const size_t head = static_cast<size_t>(item) % n_kv_heads;
     const size_t start = tile * kTileQueries;
     const size_t count = std::min(kTileQueries, n - start);
+    const size_t n_rows = count * group;
     Lane& lane = *lanes_[static_cast<size_t>(worker.rank())];
-    lane.q.resize(count * group * dim);
+    lane.q.resize(n_rows * dim);
     gather_rows(q + start * ldq + head * group * dim, ldq, count, group * dim, lane.q.data());
-    const QueryRows queries{lane.q.data(), count, group, n_tokens() + first + start};
-    resize_state(lane.total, count * group, dim);
-    resize_state(lane.run, count * group, dim);
-    lane.total.clear();
-    const size_t n_runs = runs_for(queries.first_position + count);
-    for (size_t run = 0; run < n_runs; ++run) {
-      lane.run.clear();
-      attend_run(view, head, run, queries, everything, lane.scratch, lane.run);
-      lane.total.merge(lane.run);
-    }
+    const size_t position = n_tokens() + first + start;
+    const Parts parts(view, position + count);
+    const QueryRows queries = framed_queries(lane, parts, layer, head, {lane.q.data(), count, group, position});
+    resize_state(lane.part, n_rows, dim);
+    merge_parts(lane, parts, layer, head, n_rows, [&](size_t i) -> const PartialState& {
+      lane.part.clear();
+      const HeadFrames frames = statistics_->frames(layer, head);
+      attend_part(view, head, parts[i], queries, everything, &frames, lane.scratch, lane.part);
+      return lane.part;
+    });
     scatter_output(lane.total, count, group, out + start * ldo + head * group * dim, ldo);
   });
 }
 
-// Few queries: runs of pages are shared out, their states merged afterwards in order.
-void Cache::attend_runs(Worker& worker, size_t layer, const LayerView& view, size_t first, size_t n, const float* q,
-                        size_t ldq, float* out, size_t ldo) {
+// Few queries: the parts of all heads are shared out, their states merged afterwards in order.
+void Cache::attend_parts(Worker& worker, size_t layer, const LayerView& view, size_t first, size_t n, const float* q,
+                         size_t ldq, float* out, size_t ldo) {
   const size_t n_kv_heads = view.layout->n_kv_heads;
   const size_t dim = view.layout->head_dim;
   const size_t group = geometry_.n_heads / n_kv_heads;
-  const size_t n_runs = runs_for(view.n_tokens);
+  const Parts parts(view, view.n_tokens);
   const size_t n_rows = n * group;
   if (worker.rank() == 0) {
-    if (run_states_.size() < n_runs * n_kv_heads) run_states_.resize(n_runs * n_kv_heads, PartialState(n_rows, dim));
+    const size_t n_states = parts.size() * n_kv_heads;
+    if (part_states_.size() < n_states) part_states_.resize(n_states, PartialState(n_rows, dim));
     selection_ = n == 1 ? selector_->select(layer, view, q) : Selection::all();
   }
   worker.barrier();
-  worker.share(static_cast<int64_t>(n_runs * n_kv_heads), 1, [&](int64_t item, int64_t) {
-    const size_t head = static_cast<size_t>(item) / n_runs;
-    const size_t run = static_cast<size_t>(item) % n_runs;
+  worker.share(static_cast<int64_t>(parts.size() * n_kv_heads), 1, [&](int64_t item, int64_t) {
+    const size_t head = static_cast<size_t>(item) / parts.size();
+    const size_t index = static_cast<size_t>(item) % parts.size();
     Lane& lane = *lanes_[static_cast<size_t>(worker.rank())];
-    PartialState& state = run_states_[static_cast<size_t>(item)];
+    PartialState& state = part_states_[static_cast<size_t>(item)];
     resize_state(state, n_rows, dim);
     state.clear();
     const float* rows = q + head * group * dim;
@@ -169,15 +285,17 @@ void Cache::attend_runs(Worker& worker, size_t layer, const LayerView& view, siz
       gather_rows(rows, ldq, n, group * dim, lane.q.data());
       rows = lane.q.data();
     }
-    attend_run(view, head, run, {rows, n, group, n_tokens() + first}, selection_, lane.scratch, state);
+    const QueryRows queries = framed_queries(lane, parts, layer, head, {rows, n, group, n_tokens() + first});
+    const HeadFrames frames = statistics_->frames(layer, head);
+    attend_part(view, head, parts[index], queries, selection_, &frames, lane.scratch, state);
   });
   worker.share(static_cast<int64_t>(n_kv_heads), 1, [&](int64_t item, int64_t) {
     const auto head = static_cast<size_t>(item);
-    PartialState& total = lanes_[static_cast<size_t>(worker.rank())]->total;
-    resize_state(total, n_rows, dim);
-    total.clear();
-    for (size_t run = 0; run < n_runs; ++run) total.merge(run_states_[head * n_runs + run]);
-    scatter_output(total, n, group, out + head * group * dim, ldo);
+    Lane& lane = *lanes_[static_cast<size_t>(worker.rank())];
+    merge_parts(lane, parts, layer, head, n_rows, [&](size_t i) -> const PartialState& {
+      return part_states_[head * parts.size() + i];
+    });
+    scatter_output(lane.total, n, group, out + head * group * dim, ldo);
   });
 }
 
@@ -188,7 +306,7 @@ void Cache::end_step() {
 }
 
 Cache Cache::fork() const {
-  Cache copy(recipe_, geometry_, store_.pool());
+  Cache copy(recipe_, geometry_, store_.pool(), statistics_->calibration());
   copy.store_ = store_.fork();
   return copy;
 }

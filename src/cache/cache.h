@@ -9,31 +9,23 @@
 
 #include "attention/attend.h"
 #include "base/team.h"
+#include "cache/geometry.h"
 #include "cache/recipe.h"
+#include "cache/statistics.h"
 #include "policy/policy.h"
 #include "store/store.h"
 
 namespace quire {
 
-// What a cache must know of the model.
-struct Geometry {
-  size_t n_layers = 0;
-  size_t n_heads = 0;     // a multiple of every layer's n_kv_heads
-  size_t head_dim = 0;
-  std::vector<size_t> n_kv_heads;  // one per layer
-
-  // Bytes that a token takes, all layers, keys and values.
-  uint64_t token_bytes(const Recipe& recipe) const;
-  // Bytes of the pages that n tokens take.
-  uint64_t cache_bytes(const Recipe& recipe, size_t n_tokens) const;
-};
-
-// A step is: begin_step(n); for every layer, append() then attend(), in pieces of the step's tokens in
-// order; end_step(). Layers may be finished one after the other (layer-major) or the tokens in several
-// steps (chunked): the result is the same. append() and attend() are called by all members of a team.
+// A step is: begin_step(n); for every layer begin_layer(), then append() and attend() in pieces of the step's
+// tokens in order, then end_layer(); end_step(). Layers may be finished one after the other (layer-major) or the tokens in several
+// steps (chunked): where no rows are coded the result is the same. A step attends to its own rows in exact
+// form; coding takes place at the end of a layer. What begins with a Worker is called by all members of a team.
 class Cache {
  public:
-  Cache(const Recipe& recipe, const Geometry& geometry, PagePool& pool);
+  // The pool outlives the cache. Throws Error where the recipe needs a calibration and there is none.
+  Cache(const Recipe& recipe, const Geometry& geometry, PagePool& pool,
+        std::shared_ptr<const Calibration> calibration = nullptr);
   Cache(Cache&&) noexcept;
   Cache& operator=(Cache&&) noexcept;
   ~Cache();
@@ -45,6 +37,10 @@ class Cache {
   // Makes room for n_new tokens; throws Error, with nothing changed, when the pool's budget refuses.
   // n_members: size of the team that will call append() and attend().
   void begin_step(size_t n_new, int n_members);
+
+  void begin_layer(Worker& worker, size_t layer);
+  // Codes the pages that are due.
+  void end_layer(Worker& worker, size_t layer);
 
   // Rows first..first + n - 1 of the step (0 is its first token) of one layer:
   // k and v [n][ld], the KV heads of a token side by side, keys rotated.
@@ -58,7 +54,7 @@ class Cache {
   // The step's tokens are now part of the sequence.
   void end_step();
 
-  // Forgets all tokens from n_tokens on.
+  // Forgets all tokens from n_tokens on; throws Error where these are coded.
   void crop(size_t n_tokens) { store_.crop(n_tokens); }
   // A second sequence with the same tokens; pages are shared until written.
   Cache fork() const;
@@ -71,21 +67,29 @@ class Cache {
  private:
   struct Lane;  // what one member of the team works with
 
-  void count_reads(const RowLayout& layout, size_t first, size_t n);
-  void attend_tiles(Worker& worker, const LayerView& view, size_t first, size_t n, const float* q, size_t ldq,
-                    float* out, size_t ldo);
-  void attend_runs(Worker& worker, size_t layer, const LayerView& view, size_t first, size_t n, const float* q,
-                   size_t ldq, float* out, size_t ldo);
+  bool extends_at_once(size_t n_new) const;
+  void check_budget(size_t n_new) const;
+  void count_reads(const LayerView& view, size_t first, size_t n);
+  QueryRows framed_queries(Lane& lane, const Parts& parts, size_t layer, size_t head, QueryRows queries) const;
+  template <typename StateOf>
+  void merge_parts(Lane& lane, const Parts& parts, size_t layer, size_t head, size_t n_rows,
+                   const StateOf& state) const;
+  void attend_tiles(Worker& worker, size_t layer, const LayerView& view, size_t first, size_t n, const float* q,
+                    size_t ldq, float* out, size_t ldo);
+  void attend_parts(Worker& worker, size_t layer, const LayerView& view, size_t first, size_t n, const float* q,
+                    size_t ldq, float* out, size_t ldo);
 
   Recipe recipe_;
   Geometry geometry_;
+  std::shared_ptr<const CacheStatistics> statistics_;
   Store store_;
   std::unique_ptr<Selector> selector_;
   std::unique_ptr<Placement> placement_;
   size_t step_tokens_ = 0;
   StepStats stats_;
   std::vector<std::unique_ptr<Lane>> lanes_;
-  std::vector<PartialState> run_states_;  // [kv_head][run] of attend_runs
+  std::vector<PartialState> part_states_;  // [kv_head][part] of attend_parts
+  Store::Sealing sealing_;                 // of the layer that ends
   Selection selection_ = Selection::all();
 };
 

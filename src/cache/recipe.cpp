@@ -1,7 +1,7 @@
 #include "cache/recipe.h"
 
 #include <algorithm>
-#include <array>
+#include <charconv>
 #include <string>
 #include <vector>
 
@@ -11,10 +11,10 @@ namespace quire {
 
 namespace {
 
-constexpr RecipeInfo kRecipes[] = {
-    {"full", "every token in full, f16 keys and values unless k= and v= say otherwise"},
-    {"k=FORMAT,v=FORMAT", "every token, keys and values in the formats named (f32, f16, bf16)"},
-};
+constexpr size_t kMostSinks = 16;
+constexpr size_t kMostTail = size_t{1} << 30;
+
+constexpr std::string_view kFrameNames[] = {"plain", "rotated", "calibrated"};
 
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
@@ -44,65 +44,188 @@ std::string shown(std::string_view text) {
   return text.size() <= kMost ? std::string(text) : std::string(text.substr(0, kMost)) + "...";
 }
 
-Format parse_format(std::string_view name, std::string_view recipe) {
-  if (const auto format = format_by_name(name)) return *format;
-  std::vector<std::string_view> known;
-  for (const FormatInfo& entry : kFormats) known.emplace_back(entry.name);
-  throw Error("recipe '" + shown(recipe) + "': there is no format '" + shown(name) + "'; did you mean '" +
-              nearest(name, known) + "'?");
+std::vector<std::string_view> format_names() {
+  std::vector<std::string_view> names;
+  for (const FormatInfo& entry : kFormats) names.emplace_back(entry.name);
+  for (const CodeInfo& entry : kCodes) names.emplace_back(entry.name);
+  return names;
 }
 
-// "k=f16,v=bf16" into `recipe`.
-void parse_settings(std::string_view settings, std::string_view whole, Recipe& recipe) {
-  bool has_key = false;
-  bool has_value = false;
-  while (true) {
-    const size_t comma = settings.find(',');
-    const std::string_view setting = settings.substr(0, comma);
+// What a code is published with, where settings do not say otherwise.
+struct Defaults {
+  size_t sink_tokens = 4;
+  size_t tail_tokens = 64;
+};
+
+Defaults defaults_of(const SideFormat& keys) {
+  // KIVI keeps a residual of 128 tokens and no sinks.
+  if (keys.coded && std::string_view(keys.name()).starts_with("kivi")) return {0, 128};
+  return {};
+}
+
+// The settings of one recipe text, in the order given.
+class SettingsParser {
+ public:
+  SettingsParser(std::string_view whole, Recipe& recipe) : whole_(whole), recipe_(recipe) {}
+
+  void parse(std::string_view settings) {
+    while (true) {
+      const size_t comma = settings.find(',');
+      parse_one(settings.substr(0, comma));
+      if (comma == std::string_view::npos) return;
+      settings.remove_prefix(comma + 1);
+    }
+  }
+
+  void set_both(SideFormat format) { keys_ = values_ = format; }
+
+  // Turns what was said into the recipe.
+  void finish() {
+    const SideFormat keys = keys_.value_or(SideFormat::exact(Format::kF16));
+    const SideFormat values = values_.value_or(SideFormat::exact(Format::kF16));
+    if (keys.coded || values.coded) {
+      recipe_.coded = true;
+      recipe_.keys = keys;
+      recipe_.values = values;
+      const Defaults defaults = defaults_of(keys);
+      recipe_.sink_tokens = sink_.value_or(defaults.sink_tokens);
+      recipe_.tail_tokens = tail_.value_or(defaults.tail_tokens);
+      return;
+    }
+    if (sink_ || tail_ || recipe_.frame) fail("sink=, tail= and frame= are for coded formats");
+    recipe_.key_format = keys.rows;
+    recipe_.value_format = values.rows;
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const { throw Error("recipe '" + shown(whole_) + "': " + what); }
+
+  void parse_one(std::string_view setting) {
     const size_t equals = setting.find('=');
     const std::string_view name = setting.substr(0, equals);
-    if (equals == std::string_view::npos || (name != "k" && name != "v")) {
-      throw Error("recipe '" + shown(whole) + "': '" + shown(setting) + "' is not k=FORMAT or v=FORMAT");
+    const std::string_view value = equals == std::string_view::npos ? "" : setting.substr(equals + 1);
+    if (equals == std::string_view::npos) {
+      fail("'" + shown(setting) + "' is not a setting; k=, v=, sink=, tail= and frame= are");
     }
-    bool& seen = name == "k" ? has_key : has_value;
-    if (seen) throw Error("recipe '" + shown(whole) + "': " + std::string(name) + "= is given twice");
-    seen = true;
-    (name == "k" ? recipe.key_format : recipe.value_format) = parse_format(setting.substr(equals + 1), whole);
-    if (comma == std::string_view::npos) return;
-    settings.remove_prefix(comma + 1);
+    if (name == "k") {
+      once(keys_, name) = parse_format(value);
+    } else if (name == "v") {
+      once(values_, name) = parse_format(value);
+    } else if (name == "sink") {
+      once(sink_, name) = parse_number(name, value, kMostSinks);
+    } else if (name == "tail") {
+      once(tail_, name) = parse_number(name, value, kMostTail);
+    } else if (name == "frame") {
+      once(recipe_.frame, name) = parse_frame(value);
+    } else {
+      fail("there is no setting '" + shown(name) + "'; did you mean '" +
+           nearest(name, {"k", "v", "sink", "tail", "frame"}) + "'?");
+    }
   }
+
+  template <typename T>
+  std::optional<T>& once(std::optional<T>& setting, std::string_view name) const {
+    if (setting) fail(std::string(name) + "= is given twice");
+    return setting;
+  }
+
+  SideFormat parse_format(std::string_view name) const {
+    if (const auto format = side_format_by_name(name)) return *format;
+    fail("there is no format '" + shown(name) + "'; did you mean '" + nearest(name, format_names()) + "'?");
+  }
+
+  size_t parse_number(std::string_view name, std::string_view text, size_t most) const {
+    size_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size() || value > most) {
+      fail(std::string(name) + "= takes a number from 0 to " + std::to_string(most) + ", not '" + shown(text) + "'");
+    }
+    return value;
+  }
+
+  FrameKind parse_frame(std::string_view text) const {
+    for (size_t i = 0; i < std::size(kFrameNames); ++i) {
+      if (text == kFrameNames[i]) return static_cast<FrameKind>(i);
+    }
+    fail("frame= takes plain, rotated or calibrated, not '" + shown(text) + "'");
+  }
+
+  std::string_view whole_;
+  Recipe& recipe_;
+  std::optional<SideFormat> keys_;
+  std::optional<SideFormat> values_;
+  std::optional<size_t> sink_;
+  std::optional<size_t> tail_;
+};
+
+std::vector<RecipeInfo> list_recipes() {
+  std::vector<RecipeInfo> all = {
+      {"full", "every token, f16 keys and values unless k= and v= say otherwise"},
+      {"k=FORMAT,v=FORMAT", "keys and values in the formats named; settings of coded formats: sink=, tail=, frame="},
+  };
+  for (const FormatInfo& entry : kFormats) all.push_back({entry.name, std::string("every token: ") + entry.summary});
+  for (const CodeInfo& entry : kCodes) all.push_back({entry.name, std::string("coded: ") + entry.source});
+  return all;
 }
 
 }  // namespace
 
+FrameKind Recipe::frame_of(const SideFormat& side) const {
+  if (!side.coded) return FrameKind::kPlain;
+  if (frame) return *frame;
+  return info(side.code).wants_rotation ? FrameKind::kCalibrated : FrameKind::kPlain;
+}
+
+bool Recipe::needs_calibration() const {
+  return coded && (frame_of(keys) == FrameKind::kCalibrated || frame_of(values) == FrameKind::kCalibrated);
+}
+
 std::string Recipe::text() const {
-  if (*this == Recipe{}) return "full";
-  return std::string("k=") + info(key_format).name + ",v=" + info(value_format).name;
+  if (!coded) {
+    if (*this == Recipe{}) return "full";
+    return std::string("k=") + info(key_format).name + ",v=" + info(value_format).name;
+  }
+  const Defaults defaults = defaults_of(keys);
+  std::string settings;
+  if (sink_tokens != defaults.sink_tokens) settings += ",sink=" + std::to_string(sink_tokens);
+  if (tail_tokens != defaults.tail_tokens) settings += ",tail=" + std::to_string(tail_tokens);
+  if (frame) settings += ",frame=" + std::string(kFrameNames[static_cast<size_t>(*frame)]);
+  if (!(keys == values)) return std::string("k=") + keys.name() + ",v=" + values.name() + settings;
+  return settings.empty() ? keys.name() : std::string(keys.name()) + "(" + settings.substr(1) + ")";
 }
 
 Recipe Recipe::parse(std::string_view text) {
   Recipe recipe;
-  if (text == "full") return recipe;
-  if (const auto format = format_by_name(text)) {
-    recipe.key_format = recipe.value_format = *format;
+  SettingsParser parser(text, recipe);
+  const size_t open = text.find('(');
+  std::string_view name = text.substr(0, open);
+  if (open != std::string_view::npos && !text.ends_with(')')) {
+    throw Error("recipe '" + shown(text) + "': the parenthesis is not closed");
+  }
+  if (name.find('=') != std::string_view::npos) {
+    parser.parse(text);
+    parser.finish();
     return recipe;
   }
-  constexpr std::string_view kFullWith = "full(";
-  if (text.starts_with(kFullWith) && text.ends_with(')')) {
-    std::string_view inner = text.substr(kFullWith.size());
+  if (const auto format = side_format_by_name(name)) {
+    parser.set_both(*format);
+  } else if (name != "full") {
+    std::vector<std::string_view> known = format_names();
+    known.emplace_back("full");
+    throw Error("there is no recipe '" + shown(text) + "'; did you mean '" + nearest(name, known) + "'?");
+  }
+  if (open != std::string_view::npos) {
+    std::string_view inner = text.substr(open + 1);
     inner.remove_suffix(1);
-    if (!inner.empty()) parse_settings(inner, text, recipe);
-    return recipe;
+    if (!inner.empty()) parser.parse(inner);
   }
-  if (text.starts_with("k=") || text.starts_with("v=")) {
-    parse_settings(text, text, recipe);
-    return recipe;
-  }
-  std::vector<std::string_view> known = {"full"};
-  for (const FormatInfo& entry : kFormats) known.emplace_back(entry.name);
-  throw Error("there is no recipe '" + shown(text) + "'; did you mean '" + nearest(text, known) + "'?");
+  parser.finish();
+  return recipe;
 }
 
-std::span<const RecipeInfo> known_recipes() { return kRecipes; }
+std::span<const RecipeInfo> known_recipes() {
+  static const std::vector<RecipeInfo> all = list_recipes();
+  return all;
+}
 
 }  // namespace quire

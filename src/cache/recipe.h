@@ -1,36 +1,62 @@
 // Recipes: how a cache keeps and reads its tokens, as plain data with one canonical text.
 #pragma once
 
+#include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "format/row_format.h"
+#include "format/side_format.h"
 
 namespace quire {
 
-// Every KV-cache method is a point on free axes; today there is one choice of retention (all tokens),
-// selection (all tokens) and place (memory), and the row formats of keys and values are free.
+// The frame that rows are coded in (format/frame.h).
+enum class FrameKind : uint8_t {
+  kPlain,       // rows as they are
+  kRotated,     // randomised Hadamard transform
+  kCalibrated,  // rotated, centred, and keys balanced, by the model's calibration
+};
+
+// Every KV-cache method is a point on free axes: the formats of keys and values, which tokens stay exact, which
+// are read. Today all tokens are kept and read; those older than the tail may be coded.
 struct Recipe {
+  // Exact rows: all of them, or the sinks and the tail.
   Format key_format = Format::kF16;
   Format value_format = Format::kF16;
+  // Pages older than the tail, where `coded`.
+  bool coded = false;
+  SideFormat keys;
+  SideFormat values;
+  size_t sink_tokens = 4;             // 0 to 16 first tokens that stay exact
+  size_t tail_tokens = 64;            // at least so many of the newest tokens stay exact
+  std::optional<FrameKind> frame;     // of coded sides; unset: calibrated for codes made for it, else plain
 
   bool operator==(const Recipe&) const = default;
 
+  bool seals() const { return coded; }
+  FrameKind frame_of(const SideFormat& side) const;
+  bool needs_calibration() const;
+
   // The canonical text: parse(text()) is the same recipe.
-  //   full                 every token, f16 keys and values
-  //   k=bf16,v=f16         every token in the formats named
+  //   full                       every token, f16 keys and values
+  //   k=bf16,v=f16               every token in the formats named
+  //   turbo4                     coded, but for the first 4 and at least the last 64 tokens
+  //   turbo4(sink=0,tail=128)
+  //   k=turbo4,v=turbo3,tail=128
   std::string text() const;
 
-  // Reads `full`, `full(k=FORMAT,v=FORMAT)`, `k=FORMAT,v=FORMAT` (either may be left out: f16), or a format's
-  // name alone for both. Throws Error of one sentence; an unknown name is answered with the nearest known.
+  // Reads `full`, a format's name for both sides, either with settings in parentheses, or settings alone:
+  // k=FORMAT, v=FORMAT, sink=N, tail=N, frame=plain|rotated|calibrated. Throws Error of one sentence; an unknown
+  // name is answered with the nearest known.
   static Recipe parse(std::string_view text);
 };
 
 // What `quire recipes` and error messages list.
 struct RecipeInfo {
-  const char* name;
-  const char* summary;
+  std::string name;
+  std::string summary;
 };
 std::span<const RecipeInfo> known_recipes();
 

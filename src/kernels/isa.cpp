@@ -9,6 +9,8 @@
 #endif
 
 #include "base/half.h"
+#include "format/code_catalogue.h"
+#include "format/frame.h"
 #include "kernels/ops.h"
 
 namespace quire {
@@ -38,6 +40,7 @@ constexpr const char* kName = "scalar";
 #include "kernels/math.inl"
 #include "kernels/linear.inl"
 #include "kernels/rows.inl"
+#include "kernels/codes.inl"
 
 }  // namespace
 
@@ -58,9 +61,11 @@ const Ops kOps = {
     {store_values<RowF32>, store_values<RowF16>, store_values<RowBF16>},
     {unpack<RowF32>, unpack<RowF16>, unpack<RowBF16>},
     {score<RowF32>, score<RowF16>, score<RowBF16>},
+    {score_few<RowF32>, score_few<RowF16>, score_few<RowBF16>},
     softmax,
     {accumulate<RowF32>, accumulate<RowF16>, accumulate<RowBF16>},
     merge,
+    code_ops(AllCodes{}),
 };
 
 }  // namespace QUIRE_ISA

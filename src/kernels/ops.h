@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "format/code_catalogue.h"
 #include "kernels/panel.h"
 
 namespace quire {
@@ -29,6 +30,26 @@ struct LinearArgs {
   bool accumulate;  // add to `out` (residual) instead of writing it
 };
 using LinearFn = void (*)(const LinearArgs&);
+
+struct Frame;
+
+// Coded pages of one KV head, one function a format of the catalogue (format/code_catalogue.h). A frame of
+// nullptr: rows are coded as they are.
+struct CodeOps {
+  // keys [head_dim][64] -> page; values [64][head_dim] -> page.
+  void (*seal_keys[kCodeCount])(const Frame* frame, const Codebook& book, int head_dim, const float* keys,
+                                uint8_t* page);
+  void (*seal_values[kCodeCount])(const Frame* frame, const Codebook& book, int head_dim, const float* values,
+                                  uint8_t* page);
+  // page -> keys [head_dim][64]; the rows named of a page -> values [64][head_dim]. Both stay in the frame.
+  void (*open_keys[kCodeCount])(const Codebook& book, int head_dim, const uint8_t* page, float* keys);
+  void (*open_values[kCodeCount])(const Codebook& book, int head_dim, const uint8_t* page, uint64_t rows,
+                                  float* values);
+  // q [n][head_dim] -> framed, and what centring takes off every score of the row.
+  void (*frame_queries)(const Frame& frame, const float* q, int n, int head_dim, float* framed, float* bias);
+  // o [n][head_dim], sums of framed values of weights that sum to l -> the same outside the frame, in place.
+  void (*unframe_output)(const Frame& frame, int n, int head_dim, float* o, const float* l);
+};
 
 struct Ops {
   const char* name;  // "scalar", "avx2", "avx512"
@@ -64,6 +85,10 @@ struct Ops {
   // scores [n][64] = q [n][ldq] . keys, for all 64 lanes: lanes that hold no token give garbage.
   void (*score[kRowFormats])(const float* q, size_t ldq, int n, int head_dim, const void* keys, float* scores,
                              const void* next);
+  // The same for few rows that lie one after another, keys [n_keys][head_dim], n_keys <= 16: scores [n][64], of
+  // which the first n_keys lanes are written.
+  void (*score_rows[kRowFormats])(const float* q, size_t ldq, int n, int head_dim, const void* keys, int n_keys,
+                                  float* scores);
   // Running softmax. For each of n rows: lanes outside masks[i] are ignored, m[i] and l[i] are updated, scores
   // become exp(score - m), and correction[i] is what the row's output so far must be multiplied by.
   void (*softmax)(float* scores, const uint64_t* masks, int n, float* m, float* l, float* correction);
@@ -73,6 +98,8 @@ struct Ops {
   // Merges partial state b into a, n heads: (m, l, o [n][head_dim]); an empty state (l = 0) changes nothing.
   void (*merge)(float* m_a, float* l_a, float* o_a, const float* m_b, const float* l_b, const float* o_b, int n,
                 int head_dim);
+
+  CodeOps codes;
 };
 
 // The widest instruction set that this machine has, or the one named by QUIRE_FORCE_ISA (tests): an unknown

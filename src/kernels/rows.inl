@@ -9,12 +9,14 @@ struct RowF32 {
   using T = float;
   QUIRE_INLINE F32x16 get(const T* p) { return load(p); }
   QUIRE_INLINE T from(float x) { return x; }
+  QUIRE_INLINE float to(T x) { return x; }
 };
 struct RowF16 {
   using T = uint16_t;
   QUIRE_INLINE F32x16 get(const T* p) { return load_f16(p); }
   // Beyond the range the largest finite number is kept: an infinity times a probability of 0 would be NaN.
   QUIRE_INLINE T from(float x) { return f32_to_f16(x > kLargest ? kLargest : x < -kLargest ? -kLargest : x); }
+  QUIRE_INLINE float to(T x) { return f16_to_f32(x); }
   static constexpr float kLargest = 65504.0f;
 };
 struct RowBF16 {
@@ -127,6 +129,22 @@ void score(const float* q, size_t ldq, int n, int head_dim, const void* page_key
     case 2: if constexpr (kScoreRows > 2) score_rows<R, 2>(q, ldq, head_dim, keys, scores, next); break;
     case 1: if constexpr (kScoreRows > 1) score_rows<R, 1>(q, ldq, head_dim, keys, scores, next); break;
     default: break;
+  }
+}
+
+// A key row at a time, keys [n_keys][head_dim]; for the few sinks.
+template <class R>
+void score_few(const float* q, size_t ldq, int n, int head_dim, const void* row_keys, int n_keys, float* scores) {
+  for (int row = 0; row < n_keys; ++row) {
+    const typename R::T* key = (const typename R::T*)row_keys + (size_t)row * head_dim;
+    for (int i = 0; i < n; ++i) {
+      F32x16 sums = zero();
+      int d = 0;
+      for (; d + 16 <= head_dim; d += 16) sums = fma(R::get(key + d), load(q + i * ldq + d), sums);
+      float sum = reduce_add(sums);
+      for (; d < head_dim; ++d) sum += R::to(key[d]) * q[i * ldq + d];
+      scores[i * kPageTokens + row] = sum;
+    }
   }
 }
 

@@ -80,12 +80,14 @@ class ForwardPass {
 
   void run_layer(size_t index, Cache& cache, size_t n_total) {
     const Layer& layer = model_.layers_[index];
+    cache.begin_layer(worker_, index);
     for (size_t first = 0; first < n_total; first += kChunkTokens) {
       const size_t n = std::min(kChunkTokens, n_total - first);
       float* x = buffers_.x.data() + first * config_.width;
       attention(layer, index, cache, first, n, x);
       feed_forward(layer, n, x);
     }
+    cache.end_layer(worker_, index);
   }
 
   // Logits of hidden states x [n][width], n at most a chunk.

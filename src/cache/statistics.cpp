@@ -1,0 +1,76 @@
+#include "cache/statistics.h"
+
+#include <utility>
+
+#include "base/error.h"
+#include "format/lloyd_max.h"
+
+namespace quire {
+
+namespace {
+
+Codebook book_of(const SideFormat& side, size_t head_dim) {
+  return side.coded ? make_codebook(codebook_spec(side.code), static_cast<int>(head_dim)) : Codebook{};
+}
+
+}  // namespace
+
+CacheStatistics::CacheStatistics(const Recipe& recipe, const Geometry& geometry,
+                                 std::shared_ptr<const Calibration> calibration)
+    : recipe_(recipe), head_dim_(geometry.head_dim), calibration_(std::move(calibration)) {
+  if (recipe.needs_calibration()) {
+    if (calibration_ == nullptr) {
+      throw Error("recipe '" + recipe.text() + "' needs the model's calibration (quire calibrate), or frame=rotated");
+    }
+    const Geometry& measured = calibration_->geometry;
+    if (measured.head_dim != geometry.head_dim || measured.n_kv_heads != geometry.n_kv_heads) {
+      throw Error("the calibration is of a model of another shape");
+    }
+  }
+  size_t n_heads = 0;
+  for (const size_t n : geometry.n_kv_heads) {
+    first_head_.push_back(n_heads);
+    n_heads += n;
+  }
+  if (!recipe.coded) return;
+  if (geometry.head_dim > kMaxHeadDim) {
+    throw Error("recipe '" + recipe.text() + "': head sizes above " + std::to_string(kMaxHeadDim) +
+                " cannot be coded, and the model's is " + std::to_string(geometry.head_dim));
+  }
+  key_book_ = book_of(recipe.keys, head_dim_);
+  value_book_ = book_of(recipe.values, head_dim_);
+  const bool rotated =
+      recipe.frame_of(recipe.keys) != FrameKind::kPlain || recipe.frame_of(recipe.values) != FrameKind::kPlain;
+  if (!rotated) return;
+  for (size_t layer = 0; layer < geometry.n_kv_heads.size(); ++layer) {
+    for (size_t head = 0; head < geometry.n_kv_heads[layer]; ++head) {
+      Signs signs{std::vector<float>(head_dim_), std::vector<float>(head_dim_)};
+      const auto l = static_cast<uint32_t>(layer);
+      const auto h = static_cast<uint32_t>(head);
+      frame_signs(frame_seed(l, h, FrameSide::kKey), static_cast<int>(head_dim_), signs.key.data());
+      frame_signs(frame_seed(l, h, FrameSide::kValue), static_cast<int>(head_dim_), signs.value.data());
+      signs_.push_back(std::move(signs));
+    }
+  }
+}
+
+HeadFrames CacheStatistics::frames(size_t layer, size_t kv_head) const {
+  const size_t index = first_head_[layer] + kv_head;
+  const int dim = static_cast<int>(head_dim_);
+  HeadFrames frames{{dim, nullptr, nullptr, nullptr}, {dim, nullptr, nullptr, nullptr}, false, false, &key_book_,
+                    &value_book_};
+  const FrameKind key_kind = recipe_.frame_of(recipe_.keys);
+  const FrameKind value_kind = recipe_.frame_of(recipe_.values);
+  frames.key_framed = key_kind != FrameKind::kPlain;
+  frames.value_framed = value_kind != FrameKind::kPlain;
+  if (frames.key_framed) frames.key.signs = signs_[index].key.data();
+  if (frames.value_framed) frames.value.signs = signs_[index].value.data();
+  if (key_kind == FrameKind::kCalibrated) {
+    frames.key.mean = calibration_->key_mean.data() + index * head_dim_;
+    frames.key.balance = calibration_->key_balance.data() + index * head_dim_;
+  }
+  if (value_kind == FrameKind::kCalibrated) frames.value.mean = calibration_->value_mean.data() + index * head_dim_;
+  return frames;
+}
+
+}  // namespace quire

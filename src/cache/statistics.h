@@ -1,0 +1,48 @@
+// What codes need to know before they see a row: the frames of every layer and KV head, and the codebooks.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "cache/geometry.h"
+#include "cache/recipe.h"
+#include "store/head_frames.h"
+
+namespace quire {
+
+// Measured once per model (study/calibrate.h) and kept by its fingerprint: the means of keys and values and the
+// balance of keys against queries, [layer][kv_head][head_dim] each.
+struct Calibration {
+  Geometry geometry;
+  std::vector<float> key_mean;
+  std::vector<float> key_balance;
+  std::vector<float> value_mean;
+};
+
+// The frames and tables of one recipe. Immutable, shared by a cache and its forks. A row's code depends on the
+// row, its layer and head, and the model's calibration alone.
+class CacheStatistics {
+ public:
+  // Throws Error where the recipe is calibrated and there is no calibration, or one of another shape.
+  CacheStatistics(const Recipe& recipe, const Geometry& geometry, std::shared_ptr<const Calibration> calibration);
+
+  HeadFrames frames(size_t layer, size_t kv_head) const;
+  const std::shared_ptr<const Calibration>& calibration() const { return calibration_; }
+
+ private:
+  struct Signs {
+    std::vector<float> key;
+    std::vector<float> value;
+  };
+
+  Recipe recipe_;
+  size_t head_dim_;
+  std::shared_ptr<const Calibration> calibration_;
+  std::vector<size_t> first_head_;  // [layer] index of the layer's head 0 among all heads
+  std::vector<Signs> signs_;        // of all heads, where rows are rotated
+  Codebook key_book_{};
+  Codebook value_book_{};
+};
+
+}  // namespace quire
