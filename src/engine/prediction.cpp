@@ -4,6 +4,7 @@
 
 #include "base/checked.h"
 #include "format/row_format.h"
+#include "kernels/ops.h"
 #include "kernels/pack.h"
 #include "store/store.h"
 
@@ -62,7 +63,8 @@ uint64_t loaded_bytes(const TensorInfo& tensor) {
   // Vectors (norms) are kept as f32, matrices in panels.
   if (tensor.shape.size() == 1) return checked_mul(tensor.row_length(), sizeof(float), "a tensor");
   const uint64_t n_panels = n_rows / kPanelRows + (n_rows % kPanelRows != 0 ? 1 : 0);
-  return checked_mul(n_panels, panel_bytes(panel_kind(tensor.type), tensor.row_length()), "a tensor");
+  const size_t row_panel_bytes = panel_bytes(panel_kind(tensor.type), tensor.row_length());
+  return checked_add(checked_mul(n_panels, row_panel_bytes, "a tensor"), kSpareBytes, "a tensor");
 }
 
 uint64_t array_size(const GgufFile& file, std::string_view key) {

@@ -19,7 +19,7 @@ struct SamplingOptions {
   double repeat_penalty = 1.0;  // logits of recent tokens are divided (negative ones multiplied) by it
   int32_t repeat_last_n = 64;   // how many tokens are recent; 0: none, -1: all
   uint64_t seed = 0;
-  std::vector<int32_t> banned;  // never chosen
+  std::vector<int32_t> banned = {};  // never chosen
 
   // Throws Error of one sentence for a value out of range.
   void check() const;

@@ -19,7 +19,7 @@
 namespace quire {
 
 struct SessionOptions {
-  Recipe recipe;
+  Recipe recipe = {};
   size_t context_tokens = 0;  // 0: the model's
   size_t step_tokens = 0;     // tokens of a prefill step; 0: the whole prompt in one, layer by layer
 };
@@ -37,8 +37,8 @@ enum class FinishReason : uint8_t {
 const char* finish_reason_name(FinishReason reason);
 
 struct PrefillOptions {
-  std::function<void(double share)> progress;    // share of the work done, 0 to 1, now and then
-  const std::atomic<bool>* stop_flag = nullptr;  // looked at between steps
+  std::function<void(double share)> progress = {};  // share of the work done, 0 to 1, now and then
+  const std::atomic<bool>* stop_flag = nullptr;     // looked at between steps
 };
 
 struct PrefillResult {
@@ -50,7 +50,7 @@ struct PrefillResult {
 
 struct GenerateOptions {
   size_t max_tokens = std::numeric_limits<size_t>::max();
-  std::vector<std::string> stops;
+  std::vector<std::string> stops = {};
   const std::atomic<bool>* stop_flag = nullptr;
 };
 

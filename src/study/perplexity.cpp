@@ -83,7 +83,7 @@ double negative_log_likelihood(std::span<const float> logits, int32_t target) {
   const double largest = *std::max_element(logits.begin(), logits.end());
   double sum = 0;
   for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - largest);
-  return std::log(sum) + largest - static_cast<double>(logits[static_cast<size_t>(target)]);
+  return std::log(sum) + (largest - static_cast<double>(logits[static_cast<size_t>(target)]));
 }
 
 void PerplexityTally::add(double nll) {

@@ -12,9 +12,9 @@
 namespace quire {
 
 struct PerplexityOptions {
-  Recipe recipe;
+  Recipe recipe = {};
   size_t window_tokens = 2048;
-  std::function<void(double share)> progress;  // share of the tokens done, after every window
+  std::function<void(double share)> progress = {};  // share of the tokens done, after every window
 };
 
 struct Perplexity {
