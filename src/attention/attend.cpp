@@ -53,9 +53,15 @@ struct PageAttention {
   int n_rows() const { return static_cast<int>(queries.n_queries * queries.group); }
   int head_dim() const { return static_cast<int>(state.head_dim); }
 
-  void finish(uint64_t rows, size_t value_format, const void* values, const void* next) const {
+  bool unpacking() const { return queries.n_queries * queries.group >= kRowsWorthUnpacking; }
+
+  void softmax() const {
     ops().softmax(scratch.scores.data(), scratch.masks.data(), n_rows(), state.m.data(), state.l.data(),
                   scratch.correction.data());
+  }
+
+  void finish(uint64_t rows, size_t value_format, const void* values, const void* next) const {
+    softmax();
     ops().accumulate[value_format](scratch.scores.data(), scratch.correction.data(), rows, n_rows(), head_dim(),
                                    values, state.o.data(), state.head_dim, next);
   }
@@ -66,7 +72,7 @@ void attend_open_pages(const LayerView& view, size_t kv_head, const Parts::Part&
   const QueryRows& queries = work.queries;
   AttendScratch& scratch = work.scratch;
   const size_t page_values = kTokensPerPage * work.state.head_dim;
-  const bool unpacking = queries.n_queries * queries.group >= kRowsWorthUnpacking;
+  const bool unpacking = work.unpacking();
   const auto key_format = static_cast<size_t>(view.layout->key_format);
   const auto value_format = static_cast<size_t>(view.layout->value_format);
   for (size_t page = part.first_page; page < part.last_page; ++page) {
@@ -94,45 +100,59 @@ void add_bias(const float* bias, size_t n_rows, float* scores) {
   }
 }
 
-// Scores of all rows of a sealed page.
-void score_sealed(const LayerView& view, size_t kv_head, size_t page, const HeadFrames& frames,
+// Scores of the rows named of a sealed page.
+void score_sealed(const LayerView& view, size_t kv_head, size_t page, uint64_t rows, const HeadFrames& frames,
                   const PageAttention& work) {
   const SideFormat& format = view.layer->sealed.keys;
   AttendScratch& scratch = work.scratch;
-  const std::byte* keys = view.keys(kv_head, page);
+  const auto* keys = reinterpret_cast<const uint8_t*>(view.keys(kv_head, page));
   const size_t dim = work.state.head_dim;
   if (!format.coded) {
     ops().score[static_cast<size_t>(format.rows)](work.queries.q, dim, work.n_rows(), work.head_dim(), keys,
                                                   scratch.scores.data(), nullptr);
     return;
   }
-  ops().codes.open_keys[static_cast<size_t>(format.code)](*frames.key_book, work.head_dim(),
-                                                          reinterpret_cast<const uint8_t*>(keys), scratch.keys.data());
+  const auto code = static_cast<size_t>(format.code);
   const float* q = frames.key_framed ? work.queries.framed : work.queries.q;
-  ops().score[kF32](q, dim, work.n_rows(), work.head_dim(), scratch.keys.data(), scratch.scores.data(), nullptr);
+  if (work.unpacking()) {
+    ops().codes.open_keys[code](*frames.key_book, work.head_dim(), keys, scratch.keys.data());
+    ops().score[kF32](q, dim, work.n_rows(), work.head_dim(), scratch.keys.data(), scratch.scores.data(), nullptr);
+  } else {
+    ops().codes.score[code](*frames.key_book, q, work.n_rows(), work.head_dim(), keys, rows, scratch.scores.data(),
+                            {view.values(kv_head, page), view.layer->sealed.value_bytes()});
+  }
   if (frames.key_framed) {
     add_bias(work.queries.bias, work.queries.n_queries * work.queries.group, scratch.scores.data());
   }
 }
 
+void finish_sealed(const LayerView& view, size_t kv_head, size_t page, uint64_t rows, const HeadFrames& frames,
+                   const PageAttention& work, BytesAhead next) {
+  const SideFormat& format = view.layer->sealed.values;
+  const auto* values = reinterpret_cast<const uint8_t*>(view.values(kv_head, page));
+  if (!format.coded) return work.finish(rows, static_cast<size_t>(format.rows), values, nullptr);
+  const auto code = static_cast<size_t>(format.code);
+  if (work.unpacking()) {
+    ops().codes.open_values[code](*frames.value_book, work.head_dim(), values, rows, work.scratch.values.data());
+    return work.finish(rows, kF32, work.scratch.values.data(), nullptr);
+  }
+  work.softmax();
+  ops().codes.accumulate[code](*frames.value_book, work.scratch.scores.data(), work.scratch.correction.data(), rows,
+                               work.n_rows(), work.head_dim(), values, work.state.o.data(), next);
+}
+
 void attend_sealed_pages(const LayerView& view, size_t kv_head, const Parts::Part& part, const Selection& selection,
                          const HeadFrames& frames, const PageAttention& work) {
-  const SideFormat& format = view.layer->sealed.values;
   const uint64_t sinks = (uint64_t{1} << view.layer->sink_tokens) - 1;
   for (size_t page = part.first_page; page < part.last_page; ++page) {
     // The sinks are attended in their exact form.
     const uint64_t selected = selection.word(kv_head, page) & (page == 0 ? ~sinks : ~uint64_t{0});
     const uint64_t rows = row_masks(work.queries, selected, view.n_tokens, page, work.scratch.masks.data());
     if (rows == 0) continue;
-    score_sealed(view, kv_head, page, frames, work);
-    const void* values = view.values(kv_head, page);
-    if (format.coded) {
-      ops().codes.open_values[static_cast<size_t>(format.code)](*frames.value_book, work.head_dim(),
-                                                                static_cast<const uint8_t*>(values), rows,
-                                                                work.scratch.values.data());
-      values = work.scratch.values.data();
-    }
-    work.finish(rows, format.coded ? kF32 : static_cast<size_t>(format.rows), values, nullptr);
+    score_sealed(view, kv_head, page, rows, frames, work);
+    const bool more = page + 1 < part.last_page;
+    finish_sealed(view, kv_head, page, rows, frames, work,
+                  {more ? view.keys(kv_head, page + 1) : nullptr, more ? view.layer->sealed.key_bytes() : 0});
   }
 }
 
@@ -167,8 +187,7 @@ Parts::Part Parts::operator[](size_t i) const {
 void attend_part(const LayerView& view, size_t kv_head, const Parts::Part& part, const QueryRows& queries,
                  const Selection& selection, const HeadFrames* frames, AttendScratch& scratch, PartialState& state) {
   const size_t n_rows = queries.n_queries * queries.group;
-  const bool expanding = part.kind == Parts::Kind::kSealed || n_rows >= kRowsWorthUnpacking;
-  reserve(scratch, n_rows, kTokensPerPage * view.layout->head_dim, expanding);
+  reserve(scratch, n_rows, kTokensPerPage * view.layout->head_dim, n_rows >= kRowsWorthUnpacking);
   const PageAttention work{queries, scratch, state};
   switch (part.kind) {
     case Parts::Kind::kSinks: return attend_sinks(view, kv_head, selection, work);

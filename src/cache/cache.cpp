@@ -16,7 +16,7 @@ constexpr size_t kTileQueries = 32;
 
 LayerLayout layer_layout(const Recipe& recipe, size_t n_kv_heads, size_t head_dim) {
   LayerLayout layout;
-  layout.open = {n_kv_heads, head_dim, recipe.open_keys(), recipe.open_values()};
+  layout.open = {n_kv_heads, head_dim, recipe.key_format, recipe.value_format};
   layout.sealed = {n_kv_heads, head_dim, recipe.keys, recipe.values};
   layout.seals = recipe.seals();
   layout.sink_tokens = recipe.seals() ? recipe.sink_tokens : 0;

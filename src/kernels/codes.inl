@@ -1,6 +1,12 @@
 // Coding and reading of whole pages, for every format of the catalogue alike; turbo.inl has what is faster for
 // some.
 
+// Attention over codes is bound by memory as soon as it is fused, and a page is too short for the hardware's own
+// prefetcher to get going.
+QUIRE_INLINE void fetch_ahead(BytesAhead next) {
+  for (size_t i = 0; i < next.n_bytes; i += 64) __builtin_prefetch((const uint8_t*)next.data + i, 0, 3);
+}
+
 // keys [head_dim][64] -> page
 template <class F>
 void seal_keys(const Frame* frame, const Codebook& book, int head_dim, const float* keys, uint8_t* page) {
@@ -53,7 +59,45 @@ void unframe_output(const Frame& frame, int n, int head_dim, float* o, const flo
   for (int i = 0; i < n; ++i) output_from_frame(frame, o + i * head_dim, l[i], o + i * head_dim);
 }
 
+// scores [n][64] of the rows named; other lanes are left as they are or hold garbage.
+template <class F>
+void score_coded(const Codebook& book, const float* q, int n, int head_dim, const uint8_t* page, uint64_t rows,
+                 float* scores, BytesAhead next) {
+  fetch_ahead(next);
+  float keys[kPageTokens * kMaxHeadDim];
+  (void)rows;
+  open_keys<F>(book, head_dim, page, keys);
+  score<RowF32>(q, (size_t)head_dim, n, head_dim, keys, scores, nullptr);
+}
+
+// o [n][head_dim] = o * correction + p [n][64] . values, over the rows named.
+template <class F>
+void accumulate_coded(const Codebook& book, const float* p, const float* correction, uint64_t rows, int n,
+                      int head_dim, const uint8_t* page, float* o, BytesAhead next) {
+  fetch_ahead(next);
+  float values[kPageTokens * kMaxHeadDim + kSpareBytes / sizeof(float)];
+  open_values<F>(book, head_dim, page, rows, values);
+  accumulate<RowF32>(p, correction, rows, n, head_dim, values, o, (size_t)head_dim, nullptr);
+}
+
+// What a format uses: the above, unless something faster is given here.
+template <class F>
+struct Fused {
+  static constexpr auto score = score_coded<F>;
+  static constexpr auto accumulate = accumulate_coded<F>;
+};
+#if defined(QUIRE_ISA_avx512)
+#include "kernels/turbo_avx512.inl"
+template <int bits>
+struct Fused<Turbo<bits>> {
+  static constexpr auto score = turbo_score<bits>;
+  static constexpr auto accumulate = turbo_accumulate<bits>;
+};
+#endif
+
 template <class... F>
 constexpr CodeOps code_ops(CodeList<F...>) {
-  return {{seal_keys<F>...}, {seal_values<F>...}, {open_keys<F>...}, {open_values<F>...}, frame_queries, unframe_output};
+  return {{seal_keys<F>...},    {seal_values<F>...},      {open_keys<F>...},
+          {open_values<F>...},  {Fused<F>::score...},     {Fused<F>::accumulate...},
+          frame_queries,        unframe_output};
 }

@@ -33,6 +33,12 @@ using LinearFn = void (*)(const LinearArgs&);
 
 struct Frame;
 
+// Bytes that a kernel is asked to fetch ahead; none: {nullptr, 0}.
+struct BytesAhead {
+  const void* data;
+  size_t n_bytes;
+};
+
 // Coded pages of one KV head, one function a format of the catalogue (format/code_catalogue.h). A frame of
 // nullptr: rows are coded as they are.
 struct CodeOps {
@@ -45,6 +51,15 @@ struct CodeOps {
   void (*open_keys[kCodeCount])(const Codebook& book, int head_dim, const uint8_t* page, float* keys);
   void (*open_values[kCodeCount])(const Codebook& book, int head_dim, const uint8_t* page, uint64_t rows,
                                   float* values);
+  // Attention straight from the codes, for few query rows n; everything in the frame.
+  // scores [n][64] = q [n][head_dim] . keys, in the lanes of the rows named; other lanes hold garbage.
+  // `next`: what will be read after this, a hint.
+  void (*score[kCodeCount])(const Codebook& book, const float* q, int n, int head_dim, const uint8_t* page,
+                            uint64_t rows, float* scores, BytesAhead next);
+  // o [n][head_dim] = o * correction + probabilities [n][64] . values, over the rows named.
+  void (*accumulate[kCodeCount])(const Codebook& book, const float* probabilities, const float* correction,
+                                 uint64_t rows, int n, int head_dim, const uint8_t* page, float* o,
+                                 BytesAhead next);
   // q [n][head_dim] -> framed, and what centring takes off every score of the row.
   void (*frame_queries)(const Frame& frame, const float* q, int n, int head_dim, float* framed, float* bias);
   // o [n][head_dim], sums of framed values of weights that sum to l -> the same outside the frame, in place.

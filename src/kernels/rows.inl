@@ -25,6 +25,7 @@ struct RowBF16 {
   // The same, for what would round up to infinity.
   QUIRE_INLINE T from(float x) { return f32_to_bf16(x > kLargest ? kLargest : x < -kLargest ? -kLargest : x); }
   static constexpr float kLargest = 0x1.fep127f;
+  QUIRE_INLINE float to(T x) { return bf16_to_f32(x); }
 };
 
 // 16 values in their stored form.

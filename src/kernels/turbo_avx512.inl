@@ -1,0 +1,304 @@
+// Turbo codes scored and summed as bytes: a code is looked up as a signed byte, and byte dot products do the
+// rest. Included by isa.cpp for AVX-512 only.
+//
+// The codebook and the queries are rounded to 8 bits (1/127 of their largest value: about a fifteenth of
+// turbo4's own error), the weights of the values to 16. Bytes of codes are kept with 128 added, as vpdpbusd
+// takes one operand unsigned; 128 times the sum of the other operand is taken off afterwards.
+
+constexpr int kTurboWords = kMaxHeadDim / 64;  // 64 dims a register
+
+struct ByteBook {
+  __m512i table;  // four copies of 16 entries: code -> round(centroid / scale) + 128
+  float scale;
+};
+
+template <int bits>
+QUIRE_INLINE ByteBook byte_book(const Codebook& book) {
+  const float largest = book.centroids[(1 << bits) - 1];
+  const F32x16 levels = mul(load(book.centroids), set1(127.0f / largest));
+  const __m128i entries = _mm512_cvtepi32_epi8(_mm512_add_epi32(to_int(levels).v, _mm512_set1_epi32(128)));
+  return {_mm512_broadcast_i32x4(entries), largest / 127.0f};
+}
+
+// 64 codes of a row from its sign bits and the magnitude planes, `plane_stride` bytes apart -> bytes of the book.
+template <int bits>
+QUIRE_INLINE __m512i turbo_bytes(const ByteBook& book, uint64_t sign, const uint8_t* planes, int plane_stride) {
+  __m512i code = _mm512_maskz_set1_epi8(sign, (char)(1 << (bits - 1)));
+#pragma GCC unroll 3
+  for (int p = 0; p < bits - 1; ++p) {
+    const __m512i bit = _mm512_set1_epi8((char)(1 << (bits - 2 - p)));
+    code = _mm512_mask_add_epi8(code, load_word(planes + p * plane_stride), code, bit);
+  }
+  return _mm512_shuffle_epi8(book.table, code);
+}
+
+// Transposes eight rows of 64 bytes, [group][token], into 64 words of eight bytes; the word of a token lies at
+// sign_slot(token).
+QUIRE_INLINE void transpose_signs(const uint8_t* plane, uint64_t* words) {
+  __m512i a[8], t[8];
+  for (int g = 0; g < 8; ++g) a[g] = _mm512_loadu_si512(plane + 64 * g);
+  for (int i = 0; i < 4; ++i) {
+    t[2 * i] = _mm512_unpacklo_epi8(a[2 * i], a[2 * i + 1]);
+    t[2 * i + 1] = _mm512_unpackhi_epi8(a[2 * i], a[2 * i + 1]);
+  }
+  for (int i = 0; i < 2; ++i) {
+    for (int half = 0; half < 2; ++half) {  // groups 0-3, groups 4-7
+      a[4 * i + 2 * half] = _mm512_unpacklo_epi16(t[i + 4 * half], t[i + 4 * half + 2]);
+      a[4 * i + 2 * half + 1] = _mm512_unpackhi_epi16(t[i + 4 * half], t[i + 4 * half + 2]);
+    }
+    for (int j = 0; j < 2; ++j) {
+      const __m512i low = a[4 * i + j];
+      const __m512i high = a[4 * i + 2 + j];
+      _mm512_storeu_si512(words + 8 * (4 * i + 2 * j), _mm512_unpacklo_epi32(low, high));
+      _mm512_storeu_si512(words + 8 * (4 * i + 2 * j + 1), _mm512_unpackhi_epi32(low, high));
+    }
+  }
+}
+// Register i of the eight holds tokens 2 i and 2 i + 1 of each sixteen.
+QUIRE_INLINE int sign_slot(int token) { return (token % 16 / 2) * 8 + token / 16 * 2 + token % 2; }
+
+// The sum of each of 16 registers, as 16 lanes in order.
+QUIRE_INLINE __m512i sum_each(const __m512i* x) {
+  __m512i a[8], b[4], c[2];
+  for (int i = 0; i < 8; ++i) {
+    a[i] = _mm512_add_epi32(_mm512_unpacklo_epi32(x[2 * i], x[2 * i + 1]),
+                            _mm512_unpackhi_epi32(x[2 * i], x[2 * i + 1]));
+  }
+  for (int i = 0; i < 4; ++i) {
+    b[i] = _mm512_add_epi32(_mm512_unpacklo_epi64(a[2 * i], a[2 * i + 1]),
+                            _mm512_unpackhi_epi64(a[2 * i], a[2 * i + 1]));
+  }
+  // Each 128-bit part of b[i] now holds parts of the sums of x[4 i .. 4 i + 3].
+  for (int i = 0; i < 2; ++i) {
+    c[i] = _mm512_add_epi32(_mm512_shuffle_i32x4(b[2 * i], b[2 * i + 1], 0x88),
+                            _mm512_shuffle_i32x4(b[2 * i], b[2 * i + 1], 0xdd));
+  }
+  return _mm512_add_epi32(_mm512_shuffle_i32x4(c[0], c[1], 0x88), _mm512_shuffle_i32x4(c[0], c[1], 0xdd));
+}
+
+// The rows that are named, in order, padded to a multiple of `step` with the last one.
+struct RowList {
+  uint8_t row[kPageTokens + 16];
+  int n;
+  int padded;
+};
+
+QUIRE_INLINE RowList list_rows(uint64_t rows, int step) {
+  RowList list;
+  if (rows == ~0ull) {
+    for (int i = 0; i < kPageTokens; ++i) list.row[i] = (uint8_t)i;
+    list.n = list.padded = kPageTokens;
+    return list;
+  }
+  list.n = 0;
+  for (; rows != 0; rows &= rows - 1) list.row[list.n++] = (uint8_t)__builtin_ctzll(rows);
+  list.padded = (list.n + step - 1) / step * step;
+  for (int i = list.n; i < list.padded; ++i) list.row[i] = list.row[list.n - 1];
+  return list;
+}
+
+// A query as bytes; dims past head_dim are 0, so that what is read past a row does not count.
+struct ByteQuery {
+  int8_t q[kMaxHeadDim];
+  float scale;
+  int sum;
+};
+
+QUIRE_INLINE void byte_query(const float* q, int head_dim, int n_words, ByteQuery* out) {
+  F32x16 x[kMaxHeadDim / 16];
+  F32x16 most = zero();
+  for (int d = 0; d < 64 * n_words; d += 16) {
+    const int n = head_dim - d < 16 ? head_dim - d : 16;
+    x[d / 16] = n >= 16 ? load(q + d) : n > 0 ? load_partial(q + d, n) : zero();
+    most = max(most, abs(x[d / 16]));
+  }
+  const float largest = reduce_max(most);
+  const F32x16 inverse = set1(largest > 0x1p-110f ? 127.0f / largest : 0.0f);
+  __m512i sum = _mm512_setzero_si512();
+  for (int d = 0; d < 64 * n_words; d += 16) {
+    const __m512i code = _mm512_cvtps_epi32(mul(x[d / 16], inverse).v);
+    _mm_storeu_si128((__m128i*)(out->q + d), _mm512_cvtepi32_epi8(code));
+    sum = _mm512_add_epi32(sum, code);
+  }
+  out->scale = largest / 127.0f;
+  out->sum = _mm512_reduce_add_epi32(sum);
+}
+
+// Bytes of the keys of the listed rows, [row][n_words * 64].
+template <int bits>
+QUIRE_INLINE void turbo_key_bytes(const ByteBook& book, int head_dim, const uint8_t* page, const RowList& list,
+                                  int n_words, uint8_t* bytes) {
+  using F = Turbo<bits>;
+  uint64_t signs[kTurboWords][64];
+  for (int w = 0; w < n_words; ++w) transpose_signs(page + 64 * 8 * w, signs[w]);
+  const uint8_t* planes = page + F::key_planes_offset(head_dim);
+  for (int i = 0; i < list.padded; ++i) {
+    const int row = list.row[i];
+    const uint8_t* row_planes = planes + row * F::key_planes_bytes(head_dim);
+    for (int w = 0; w < n_words; ++w) {
+      _mm512_storeu_si512(bytes + (i * n_words + w) * 64,
+                          turbo_bytes<bits>(book, signs[w][sign_slot(row)], row_planes + 8 * w, plane_bytes(head_dim)));
+    }
+  }
+}
+
+// scores [n][64] of the rows named = <q, key>, q [n][head_dim] in the frame.
+template <int bits>
+void turbo_score(const Codebook& codebook, const float* q, int n, int head_dim, const uint8_t* page, uint64_t rows,
+                 float* scores, BytesAhead next) {
+  fetch_ahead(next);
+  const ByteBook book = byte_book<bits>(codebook);
+  const int n_words = (head_dim + 63) / 64;
+  const RowList list = list_rows(rows, 16);
+  uint8_t bytes[kPageTokens * kMaxHeadDim];
+  turbo_key_bytes<bits>(book, head_dim, page, list, n_words, bytes);
+  const uint16_t* norms = (const uint16_t*)(page + Turbo<bits>::key_norms_offset(head_dim));
+  float norm[kPageTokens + 16];
+  for (int t = 0; t < kPageTokens; t += 16) store(norm + t, load_f16(norms + t));
+  for (int i = 0; i < n; ++i) {
+    ByteQuery query;
+    byte_query(q + i * head_dim, head_dim, n_words, &query);
+    const float scale = query.scale * book.scale;
+    for (int first = 0; first < list.padded; first += 16) {
+      __m512i acc[16];
+#pragma GCC unroll 16
+      for (int r = 0; r < 16; ++r) acc[r] = _mm512_setzero_si512();
+      for (int w = 0; w < n_words; ++w) {
+        const __m512i x = _mm512_loadu_si512(query.q + 64 * w);
+        const uint8_t* row_bytes = bytes + (first * n_words + w) * 64;
+#pragma GCC unroll 16
+        for (int r = 0; r < 16; ++r) {
+          acc[r] = _mm512_dpbusd_epi32(acc[r], _mm512_loadu_si512(row_bytes + r * n_words * 64), x);
+        }
+      }
+      const __m512i sums = _mm512_sub_epi32(sum_each(acc), _mm512_set1_epi32(128 * query.sum));
+      const F32x16 products = mul(to_float({sums}), set1(scale));
+      if (list.n == kPageTokens) {
+        store(scores + i * kPageTokens + first, mul(products, load(norm + first)));
+      } else {
+        float lanes[16];
+        store(lanes, products);
+        for (int r = 0; r < 16 && first + r < list.n; ++r) {
+          const int row = list.row[first + r];
+          scores[i * kPageTokens + row] = lanes[r] * norm[row];
+        }
+      }
+    }
+  }
+}
+
+// Weights of the listed rows as 16-bit codes in two planes of bytes, four rows a word.
+struct ByteWeights {
+  int8_t high[kPageTokens];
+  int8_t low[kPageTokens];
+  float scale;
+  int sum;
+};
+
+QUIRE_INLINE void byte_weights(const float* p, const float* norm, const RowList& list, ByteWeights* out) {
+  float w[kPageTokens + 16];
+  if (list.n == kPageTokens) {
+    for (int i = 0; i < kPageTokens; i += 16) store(w + i, mul(load(p + i), load(norm + i)));
+  } else {
+    for (int i = 0; i < list.n; ++i) w[i] = p[list.row[i]] * norm[list.row[i]];
+    store(w + list.n, zero());
+  }
+  F32x16 most = zero();
+  for (int i = 0; i < list.n; i += 16) most = max(most, load(w + i));
+  const float largest = reduce_max(most);
+  const F32x16 inverse = set1(largest > 0x1p-110f ? kLargestCode / largest : 0.0f);
+  __m512i sum = _mm512_setzero_si512();
+  for (int i = 0; i < list.n; i += 16) {
+    const I32x16 codes = to_int(mul(load(w + i), inverse));
+    store_planes(out->high + i, out->low + i, codes);
+    sum = _mm512_add_epi32(sum, codes.v);
+  }
+  out->scale = largest / kLargestCode;
+  out->sum = _mm512_reduce_add_epi32(sum);
+}
+
+// Bytes of the values of the listed rows, 64 dims from word w on: [four rows][4 registers], where register i
+// holds in 32-bit lane e the bytes of dim 16 (e / 4) + 4 i + e % 4 of the four rows.
+template <int bits>
+QUIRE_INLINE void turbo_value_bytes(const ByteBook& book, int head_dim, const uint8_t* page, const RowList& list,
+                                    int w, __m512i* out) {
+  const int stride = plane_bytes(head_dim);
+  const uint8_t* planes = page + Turbo<bits>::kValuePlanesOffset + 8 * w;
+  for (int i = 0; i < list.padded; i += 4, out += 4) {
+    __m512i c[4];
+#pragma GCC unroll 4
+    for (int r = 0; r < 4; ++r) {
+      const uint8_t* row = planes + list.row[i + r] * Turbo<bits>::value_planes_bytes(head_dim);
+      c[r] = turbo_bytes<bits>(book, load_word(row), row + stride, stride);
+    }
+    const __m512i low01 = _mm512_unpacklo_epi8(c[0], c[1]);
+    const __m512i high01 = _mm512_unpackhi_epi8(c[0], c[1]);
+    const __m512i low23 = _mm512_unpacklo_epi8(c[2], c[3]);
+    const __m512i high23 = _mm512_unpackhi_epi8(c[2], c[3]);
+    out[0] = _mm512_unpacklo_epi16(low01, low23);
+    out[1] = _mm512_unpackhi_epi16(low01, low23);
+    out[2] = _mm512_unpacklo_epi16(high01, high23);
+    out[3] = _mm512_unpackhi_epi16(high01, high23);
+  }
+}
+
+// From the lane order above to dims in order: a 4 x 4 transposition of 128-bit parts.
+QUIRE_INLINE void order_dims(__m512i* x) {
+  const __m512i a = _mm512_shuffle_i32x4(x[0], x[1], 0x44);
+  const __m512i b = _mm512_shuffle_i32x4(x[2], x[3], 0x44);
+  const __m512i c = _mm512_shuffle_i32x4(x[0], x[1], 0xee);
+  const __m512i d = _mm512_shuffle_i32x4(x[2], x[3], 0xee);
+  x[0] = _mm512_shuffle_i32x4(a, b, 0x88);
+  x[1] = _mm512_shuffle_i32x4(a, b, 0xdd);
+  x[2] = _mm512_shuffle_i32x4(c, d, 0x88);
+  x[3] = _mm512_shuffle_i32x4(c, d, 0xdd);
+}
+
+// o [n][head_dim] = o * correction + p [n][64] . values, over the rows named, in the frame.
+template <int bits>
+void turbo_accumulate(const Codebook& codebook, const float* p, const float* correction, uint64_t rows, int n,
+                      int head_dim, const uint8_t* page, float* o, BytesAhead next) {
+  fetch_ahead(next);
+  const ByteBook book = byte_book<bits>(codebook);
+  const RowList list = list_rows(rows, 4);
+  float norm[kPageTokens];
+  for (int t = 0; t < kPageTokens; t += 16) store(norm + t, load_f16((const uint16_t*)page + t));
+  __m512i bytes[kPageTokens];
+  for (int w = 0; 64 * w < head_dim; ++w) {
+    turbo_value_bytes<bits>(book, head_dim, page, list, w, bytes);
+    for (int i = 0; i < n; ++i) {
+      ByteWeights weights;
+      byte_weights(p + i * kPageTokens, norm, list, &weights);
+      __m512i high[4], low[4];
+#pragma GCC unroll 4
+      for (int v = 0; v < 4; ++v) high[v] = low[v] = _mm512_setzero_si512();
+      for (int r = 0; r < list.padded; r += 4) {
+        int32_t four_high, four_low;
+        memcpy(&four_high, weights.high + r, 4);
+        memcpy(&four_low, weights.low + r, 4);
+#pragma GCC unroll 4
+        for (int v = 0; v < 4; ++v) {
+          high[v] = _mm512_dpbusd_epi32(high[v], bytes[r + v], _mm512_set1_epi32(four_high));
+          low[v] = _mm512_dpbusd_epi32(low[v], bytes[r + v], _mm512_set1_epi32(four_low));
+        }
+      }
+      const __m512i offset = _mm512_set1_epi32(128 * weights.sum);
+#pragma GCC unroll 4
+      for (int v = 0; v < 4; ++v) high[v] = _mm512_sub_epi32(join({high[v]}, {low[v]}).v, offset);
+      order_dims(high);
+      const F32x16 scale = set1(weights.scale * book.scale);
+      const F32x16 shrink = set1(correction[i]);
+      for (int v = 0; v < 4; ++v) {
+        const int d = 64 * w + 16 * v;
+        const int tail = head_dim - d;
+        if (tail <= 0) break;
+        float* to = o + (size_t)i * head_dim + d;
+        if (tail >= 16) {
+          store(to, fma(to_float({high[v]}), scale, mul(load(to), shrink)));
+        } else {
+          store_partial(to, fma(to_float({high[v]}), scale, mul(load_partial(to, tail), shrink)), tail);
+        }
+      }
+    }
+  }
+}
