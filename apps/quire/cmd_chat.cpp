@@ -24,10 +24,12 @@ constexpr const char* kExamples =
     "  quire chat -m model.gguf\n"
     "  quire chat -m model.gguf --system-prompt \"Answer in one sentence.\" --temp 0\n"
     "  printf 'Hello\\nWho are you?\\n' | quire chat -m model.gguf\n"
-    "\nIn the conversation: /clear forgets it, /exit ends it, /help lists these. Ctrl-C stops an answer.";
+    "\nIn the conversation: /clear forgets it, /exit ends it, /help lists these. Ctrl-C stops an answer, or "
+    "leaves.";
 
 constexpr const char* kHelp =
-    "/clear  forget the conversation\n/exit   leave\n/help   this list\nCtrl-C  stop an answer";
+    "/clear  forget the conversation\n/exit   leave\n/help   this list\nCtrl-C  stop an answer; leave when "
+    "there is none";
 
 struct ChatOptions {
   ModelOptions model;
@@ -87,7 +89,11 @@ class Conversation {
       write_note(std::string(error.what()) + "; /clear begins a new conversation");
       return;
     }
-    if (!prefill.interrupted) answer(prefill);
+    if (prefill.interrupted) {
+      write_note("interrupted; the message was not taken");
+    } else {
+      answer(prefill);
+    }
   }
 
   void clear() {
@@ -164,9 +170,8 @@ int converse(Conversation& conversation, const ChatOptions& options) {
     if (interactive) write_out("> ");
     const std::optional<std::string> line = lines.next();
     if (!line && lines.interrupted) {
-      // The flag is still set: a second Ctrl-C at the next prompt would be a first one again, so leave here.
       write_out("\n");
-      return kOk;
+      return kOk;  // Ctrl-C while nothing is being answered
     }
     if (!line) break;
     if (!handle_line(conversation, *line)) return kOk;

@@ -72,8 +72,7 @@ void add_engine_options(CLI::App& app, ModelOptions& options) {
   app.add_option("-t,--threads", options.threads, "threads (default: all cores)")
       ->type_name("N")
       ->each([&](const std::string&) { options.threads_given = true; });
-  app.add_flag("--precise", options.precise,
-               "keep activations in f32 instead of 8 bits: slower, closer to the weights");
+  app.add_flag("--precise", options.precise, "keep activations in f32: slower, closer to the weights");
 }
 
 void add_recipe_option(CLI::App& app, ModelOptions& options) {

@@ -93,22 +93,27 @@ int32_t Sampler::most_likely(std::span<const float> logits) const {
   return static_cast<int32_t>(best);
 }
 
+// The k best are kept in a heap with the worst of them on top: nearly all of the vocabulary fails against it.
 void Sampler::collect_candidates(std::span<const float> logits) {
-  candidates_.clear();
-  for (size_t i = 0; i < logits.size(); ++i) {
-    if (std::isfinite(logits[i])) candidates_.push_back({logits[i], static_cast<int32_t>(i)});
-  }
-  if (candidates_.empty()) throw Error("the model gave no finite logit; its weights are damaged");
   // A strict order, so that the result does not depend on how the library sorts equals.
   const auto more_likely = [](const Candidate& a, const Candidate& b) {
     return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
   };
-  const auto k = static_cast<size_t>(options_.top_k);
-  if (k > 0 && k < candidates_.size()) {
-    std::nth_element(candidates_.begin(), candidates_.begin() + options_.top_k, candidates_.end(),
-                     more_likely);
-    candidates_.resize(k);
+  const size_t k = options_.top_k > 0 ? static_cast<size_t>(options_.top_k) : logits.size();
+  candidates_.clear();
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const Candidate candidate{logits[i], static_cast<int32_t>(i)};
+    const bool full = candidates_.size() == k;
+    if (full && !(candidate.logit > candidates_.front().logit)) continue;  // of equals the lower id was first
+    if (!std::isfinite(candidate.logit)) continue;
+    if (full) {
+      std::pop_heap(candidates_.begin(), candidates_.end(), more_likely);
+      candidates_.pop_back();
+    }
+    candidates_.push_back(candidate);
+    if (k < logits.size()) std::push_heap(candidates_.begin(), candidates_.end(), more_likely);
   }
+  if (candidates_.empty()) throw Error("the model gave no finite logit; its weights are damaged");
   std::sort(candidates_.begin(), candidates_.end(), more_likely);
 }
 

@@ -19,7 +19,7 @@ constexpr float kLargestHalf = 65504.0f;
 // Code buffers are read eight at a time.
 constexpr int kCodeBufferBytes = kMaxHeadDim + 8;
 
-constexpr int plane_bytes(int head_dim) { return (head_dim + 7) / 8; }
+QUIRE_INLINE constexpr int plane_bytes(int head_dim) { return (head_dim + 7) / 8; }
 
 // NaN becomes low.
 QUIRE_INLINE float clamp_to(float x, float low, float high) {

@@ -70,8 +70,8 @@ struct TurboRow {
 template <int bits>
 struct Turbo {
   static_assert(bits >= 1 && bits <= 4);
-  static constexpr double kBounds[] = {0.43, 0.1225, 0.0352, 0.0097};
-  static constexpr const char* kNames[] = {"turbo1", "turbo2", "turbo3", "turbo4"};
+  static constexpr double kBounds[4] = {0.43, 0.1225, 0.0352, 0.0097};
+  static constexpr const char* kNames[4] = {"turbo1", "turbo2", "turbo3", "turbo4"};
   static constexpr CodeInfo kInfo = {kNames[bits - 1],
                                      bits,
                                      bits,
@@ -82,15 +82,19 @@ struct Turbo {
   static constexpr CodebookSpec kCodebook = {CodebookKind::kCoordinate, bits};
 
   // Key pages.
-  static constexpr int key_norms_offset(int head_dim) { return kPageRows * plane_bytes(head_dim); }
-  static constexpr int key_planes_offset(int head_dim) { return key_norms_offset(head_dim) + 2 * kPageRows; }
-  static constexpr int key_planes_bytes(int head_dim) { return (bits - 1) * plane_bytes(head_dim); }
+  QUIRE_INLINE constexpr int key_norms_offset(int head_dim) { return kPageRows * plane_bytes(head_dim); }
+  QUIRE_INLINE constexpr int key_planes_offset(int head_dim) {
+    return key_norms_offset(head_dim) + 2 * kPageRows;
+  }
+  QUIRE_INLINE constexpr int key_planes_bytes(int head_dim) { return (bits - 1) * plane_bytes(head_dim); }
   // Value pages: norms at 0.
   static constexpr int kValuePlanesOffset = 2 * kPageRows;
-  static constexpr int value_planes_bytes(int head_dim) { return bits * plane_bytes(head_dim); }
+  QUIRE_INLINE constexpr int value_planes_bytes(int head_dim) { return bits * plane_bytes(head_dim); }
 
-  static constexpr int key_page_bytes(int head_dim) { return kPageRows * (2 + bits * plane_bytes(head_dim)); }
-  static constexpr int value_page_bytes(int head_dim) { return key_page_bytes(head_dim); }
+  QUIRE_INLINE constexpr int key_page_bytes(int head_dim) {
+    return kPageRows * (2 + bits * plane_bytes(head_dim));
+  }
+  QUIRE_INLINE constexpr int value_page_bytes(int head_dim) { return key_page_bytes(head_dim); }
 
   QUIRE_INLINE TurboRow key_row(uint8_t* page, int head_dim, int row) {
     return {page + key_norms_offset(head_dim) + 2 * row, page + row, kPageRows,

@@ -57,10 +57,15 @@ void read_rope(const GgufFile& file, const std::string& prefix, ModelConfig& con
   config.rope_dims = count_or(file, prefix + "rope.dimension_count", config.head_dim, config.head_dim);
   if (config.rope_dims % 2 != 0) refuse(file, prefix + "rope.dimension_count is odd");
   config.rope_base = positive(file, prefix + "rope.freq_base", file.get_float_or(prefix + "rope.freq_base", 10000.0));
-  const std::string_view type = file.get_string_or(prefix + "rope.scaling.type", "none");
+  std::string factor = prefix + "rope.scaling.factor";
+  if (file.find(factor) == nullptr && file.find(prefix + "rope.scale_linear") != nullptr) {
+    factor = prefix + "rope.scale_linear";  // its name in older files
+  }
+  // Without a type a factor means linear scaling, as in llama.cpp.
+  const char* otherwise = file.find(factor) != nullptr ? "linear" : "none";
+  const std::string_view type = file.get_string_or(prefix + "rope.scaling.type", otherwise);
   if (type == "linear") {
-    const std::string key = prefix + "rope.scaling.factor";
-    config.rope_scale = positive(file, key, file.get_float(key));
+    config.rope_scale = positive(file, factor, file.get_float(factor));
   } else if (type != "none") {
     refuse(file, "RoPE scaling of type '" + std::string(type) + "' is not supported (none and linear are)");
   }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <utility>
 
 #include "base/error.h"
 #include "model/linear.h"
@@ -45,7 +46,7 @@ struct Workspace::Buffers {
   std::vector<float> cosine;     // [positions][rope_dims / 2]
   std::vector<float> sine;
   size_t n_positions = 0;
-  const Model* rope_owner = nullptr;
+  std::vector<double> frequencies;  // of the angles above
   std::vector<PrivateBuffers> members;
 };
 
@@ -261,22 +262,27 @@ class ForwardPass {
   static void reserve_angles(const Model& model, Workspace::Buffers& buffers, size_t n) {
     const ModelConfig& config = model.config_;
     const size_t half = config.rope_dims / 2;
-    if (buffers.rope_owner != &model) buffers.n_positions = 0;
-    buffers.rope_owner = &model;
+    std::vector<double> frequencies(half);
+    for (size_t i = 0; i < half; ++i) {
+      double& frequency = frequencies[i];
+      frequency = std::pow(config.rope_base, -2.0 * static_cast<double>(i) / static_cast<double>(config.rope_dims));
+      frequency /= config.rope_scale;
+      if (!model.rope_factors_.empty()) frequency /= static_cast<double>(model.rope_factors_[i]);
+    }
+    // Compared by value: another model may have lived at this one's address.
+    if (buffers.frequencies != frequencies) buffers.n_positions = 0;
     if (n <= buffers.n_positions) return;
     n = std::max(n, buffers.n_positions + 512);
     buffers.cosine.resize(n * half);
     buffers.sine.resize(n * half);
     for (size_t i = 0; i < half; ++i) {
-      double frequency = std::pow(config.rope_base, -2.0 * static_cast<double>(i) / static_cast<double>(config.rope_dims));
-      frequency /= config.rope_scale;
-      if (!model.rope_factors_.empty()) frequency /= static_cast<double>(model.rope_factors_[i]);
       for (size_t p = buffers.n_positions; p < n; ++p) {
-        const double angle = static_cast<double>(p) * frequency;
+        const double angle = static_cast<double>(p) * frequencies[i];
         buffers.cosine[p * half + i] = static_cast<float>(std::cos(angle));
         buffers.sine[p * half + i] = static_cast<float>(std::sin(angle));
       }
     }
+    buffers.frequencies = std::move(frequencies);
     buffers.n_positions = n;
   }
 };

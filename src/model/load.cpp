@@ -1,4 +1,5 @@
 // Loading: every tensor of the file is checked, packed, and accounted for.
+#include <cmath>
 #include <cstring>
 #include <set>
 #include <string>
@@ -110,6 +111,11 @@ Model Model::load(const GgufFile& file, Team& team, Precision precision) {
   if (source.has("output.weight")) model.head_ = source.matrix("output.weight", config.vocabulary, config.width);
   if (source.has("rope_freqs.weight")) {
     model.rope_factors_ = source.vector("rope_freqs.weight", config.rope_dims / 2);
+    for (const float factor : model.rope_factors_) {
+      if (factor > 0 && std::isfinite(factor)) continue;
+      throw Error(file.path() + ": tensor 'rope_freqs.weight' holds " + std::to_string(factor) +
+                  ", not a positive number");
+    }
   }
   source.refuse_rest();
   return model;

@@ -1,8 +1,11 @@
 """quire chat: turns reuse the cache (case U19), commands, a full context."""
 
+import os
 import re
+import signal
+import subprocess
 
-from quire_cli import MODEL, QuireTest, main
+from quire_cli import MODEL, QUIRE, QuireTest, main
 
 NOTE = re.compile(r"\[(\d+) new tokens, (\d+) reused · answer (\d+) tokens [\d.]+ tokens/s · context (\d+) of (\d+)( · ended by (\w+))?\]")
 MESSAGES = ["My name is Ada.", "What is 2+2?", "Tell me a joke about ships.", "Thanks! Another one, about the sea?", "Goodbye."]
@@ -69,6 +72,22 @@ class Chat(QuireTest):
         self.assertIn("/clear begins a new conversation", notes)
         self.assertEqual(NOTE.findall(notes)[-1][1], "0")
         self.assertTrue(out)
+
+    def test_interrupt_stops_the_answer_and_not_the_program(self):
+        command = [str(QUIRE), "chat", "-m", str(MODEL), "--temp", "0", "--ignore-eos"]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            process.stdin.write(b"Tell me a story.\n")
+            process.stdin.flush()
+            os.read(process.stdout.fileno(), 1)
+            process.send_signal(signal.SIGINT)
+            first = process.stderr.readline().decode()
+            process.stdin.write(b"/help\n")
+            process.stdin.close()
+            process.stdout.read()
+            rest = process.stderr.read().decode()
+        self.assertEqual(NOTE.search(first).group(7), "interrupted")
+        self.assertIn("/clear", rest)
+        self.assertEqual(process.returncode, 0)
 
     def test_same_answer_as_run(self):
         out, _ = self.talk(["What is the capital of France?"], "-n", 30)

@@ -22,7 +22,8 @@ constexpr TensorType kTensorTypes[] = {
 inline bool is_quantized(TensorType type) { return block_values(type) > 1; }
 
 enum class Scales {
-  kModerate,  // weights about as large as those of a model
+  kModerate,  // weights up to about 1
+  kCentred,   // weights around 0, as those of a model, so that sums stay well-conditioned
   kAny,       // any finite f16, subnormals and +-65504 included
 };
 
@@ -56,7 +57,7 @@ inline BlockScales block_scales(TensorType type) {
 }
 
 inline uint16_t random_scale(Random& random, Scales scales, double reach) {
-  if (scales == Scales::kModerate) return f32_to_f16(static_cast<float>(random.normal() * 0.3 / reach));
+  if (scales != Scales::kAny) return f32_to_f16(static_cast<float>(random.normal() * 0.3 / reach));
   uint16_t half = 0;
   do {
     half = static_cast<uint16_t>(random.next());
@@ -68,6 +69,13 @@ inline void put_scale(std::byte* block, int at, uint16_t scale) {
   std::memcpy(block + at, &scale, sizeof scale);
 }
 
+// The offset that puts the middle code at 0: added in the _1 types, subtracted in the _K types.
+inline uint16_t centring_offset(TensorType type, float scale) {
+  const bool four_bits = type == TensorType::Q4_1 || type == TensorType::Q4_K;
+  const float middle = scale * (four_bits ? 7.5f : 15.5f);
+  return f32_to_f16(block_values(type) == 256 ? middle : -middle);
+}
+
 // One quantized block; returns its reach.
 inline double fill_block(Random& random, TensorType type, Scales scales, std::byte* block) {
   for (uint32_t i = 0; i < block_bytes(type); ++i) block[i] = static_cast<std::byte>(random.next());
@@ -76,7 +84,8 @@ inline double fill_block(Random& random, TensorType type, Scales scales, std::by
   put_scale(block, where.first_at, first);
   double reach = std::fabs(f16_to_f32(first)) * where.first_reach;
   if (where.second_at >= 0) {
-    const uint16_t second = random_scale(random, scales, where.second_reach);
+    uint16_t second = random_scale(random, scales, where.second_reach);
+    if (scales == Scales::kCentred) second = centring_offset(type, f16_to_f32(first));
     put_scale(block, where.second_at, second);
     reach += std::fabs(f16_to_f32(second)) * where.second_reach;
   }

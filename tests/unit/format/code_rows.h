@@ -3,11 +3,12 @@
 
 #include <cmath>
 #include <cstdint>
-#include <cstring>
+#include <map>
 #include <vector>
 
 #include "format/code_format.h"
 #include "format/lloyd_max.h"
+#include "format/sketch.h"
 #include "property/random.h"
 
 namespace quire::test {
@@ -22,10 +23,19 @@ inline std::vector<float> gaussian_page(int head_dim, uint64_t seed) {
   return Random(seed).normals(page_values(head_dim));
 }
 
-// The codebook of F, made once a head size; the sketch too where F has one (code_sketch.h adds it).
+// The codebook of F, with the sketch where F has one; both are made once a head size.
 template <class F>
 Codebook codebook_of(int head_dim) {
-  return make_codebook(F::kCodebook, head_dim);
+  static std::map<int, Codebook> books;
+  static std::map<int, std::vector<float>> sketches;
+  const auto found = books.find(head_dim);
+  if (found != books.end()) return found->second;
+  Codebook book = make_codebook(F::kCodebook, head_dim);
+  if (F::kCodebook.kind == CodebookKind::kSketched) {
+    sketches[head_dim] = make_sketch(0, head_dim);
+    book.sketch = sketches[head_dim].data();
+  }
+  return books[head_dim] = book;
 }
 
 template <class F>

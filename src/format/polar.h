@@ -1,0 +1,158 @@
+// polar4, polar4r: pairs of a rotated row's coordinates as a length of 3 bits and an angle of 5.
+//
+// After PolarQuant (Wu et al., arXiv 2502.00527): pairs (j, j + head_dim / 2) as RoPE has them, one byte
+// each. Differs: rows come rotated (frame.h), lengths are Lloyd-Max codes of their density (lloyd_max.h) over
+// the row's norm instead of ranges of groups, the norm is corrected as in turbo.h, and the angle takes two
+// bits more than the length (4 + 4 bits have 1.5 times the error). Angles fall in 32 equal parts of the
+// circle, found by comparison with tangents, since atan2 differs between libraries. polar4r adds what
+// Monarch's text describes: the sign of each value's error, times the mean size of the row's errors.
+//
+// Row, h = floor(head_dim / 2), D = ceil(head_dim / 8):
+//
+//   norm f16 | polar4r: mean |error| f16 | pair code [h] | odd head_dim: last coordinate int8 | polar4r:
+//   signs [D]
+//
+//   pair code  7 6 5 4 3 2 1 0
+//              x y a a a l l l     x, y: 1 where the coordinate is positive or zero;
+//                                  a: part of the quarter circle, from the axis of |x|, centre (2 a + 1) pi /
+//                                  32; l: length
+//   last coordinate (odd head_dim): round(127 x / |x row|)
+//   signs: a plane (code_parts.h), 1 where the error is positive or zero
+//
+// Size: 2 + ceil(head_dim / 2) bytes a row, and 2 + D more for polar4r. Error for Gaussian rows: 0.0095 of
+// |x|^2 as the scalar code of 4 bits; with the residual 0.0035.
+#pragma once
+
+#include <stdint.h>
+
+#include "format/code_format.h"
+#include "format/code_parts.h"
+#include "format/row_pages.h"
+
+namespace quire {
+
+// cos((2 a + 1) pi / 32); the sine of part a is the cosine of part 7 - a.
+QUIRE_INLINE float polar_cosine(int a) {
+  constexpr float kCosines[8] = {0.995184727f, 0.956940336f, 0.881921264f, 0.773010453f,
+                                 0.634393284f, 0.471396737f, 0.290284677f, 0.0980171403f};
+  return kCosines[a];
+}
+
+// squares[l]: square of the threshold between lengths l and l + 1.
+QUIRE_INLINE uint8_t polar_code_pair(float x, float y, const float* squares) {
+  constexpr float kTangents[7] = {0.198912367f, 0.414213562f, 0.668178638f, 1.0f,
+                                  1.49660576f,  2.41421356f,  5.02733949f};  // of k pi / 16
+  int angle = 0;
+  for (int k = 0; k < 7; ++k) angle += __builtin_fabsf(y) > kTangents[k] * __builtin_fabsf(x);
+  const float square = x * x + y * y;
+  int length = 0;
+  for (int l = 0; l < 7; ++l) length += square > squares[l];
+  const int signs = (x < 0.0f ? 0 : 2) | (y < 0.0f ? 0 : 1);
+  return (uint8_t)(signs << 6 | angle << 3 | length);
+}
+
+QUIRE_INLINE int odd_code(float scaled, float norm) {
+  const float share = norm > 0.0f ? scaled / norm : 0.0f;
+  return (int)clamp_to(__builtin_rintf(127.0f * share), -127.0f, 127.0f);
+}
+
+// Codes of a scaled row, the odd coordinate last; returns the norm of what they stand for.
+QUIRE_INLINE float polar_code_row(const float* scaled, float norm, int n, const Codebook& book,
+                                  uint8_t* codes) {
+  const int n_pairs = n / 2;
+  float squares[7];
+  for (int l = 0; l < 7; ++l) squares[l] = (book.thresholds[l] * norm) * (book.thresholds[l] * norm);
+  int counts[8] = {0};
+  for (int p = 0; p < n_pairs; ++p) {
+    codes[p] = polar_code_pair(scaled[p], scaled[p + n_pairs], squares);
+    ++counts[codes[p] & 7];
+  }
+  float sum = 0.0f;
+  for (int l = 0; l < 8; ++l) sum += (float)counts[l] * (book.centroids[l] * book.centroids[l]);
+  if (n % 2 != 0) {
+    const int code = odd_code(scaled[n - 1], norm);
+    codes[n_pairs] = (uint8_t)(int8_t)code;
+    sum += ((float)code / 127.0f) * ((float)code / 127.0f);
+  }
+  return __builtin_sqrtf(sum);
+}
+
+QUIRE_INLINE void polar_decode_row(const uint8_t* codes, float norm, int n, const Codebook& book,
+                                   float* out) {
+  const int n_pairs = n / 2;
+  for (int p = 0; p < n_pairs; ++p) {
+    const int code = codes[p];
+    const int angle = (code >> 3) & 7;
+    const float length = norm * book.centroids[code & 7];
+    const float x = length * polar_cosine(angle);
+    const float y = length * polar_cosine(7 - angle);
+    out[p] = code & 0x80 ? x : -x;
+    out[p + n_pairs] = code & 0x40 ? y : -y;
+  }
+  if (n % 2 != 0) out[n - 1] = norm * ((float)(int8_t)codes[n_pairs] / 127.0f);
+}
+
+template <bool residual>
+struct PolarRow {
+  static constexpr int kHeadBytes = residual ? 4 : 2;
+
+  QUIRE_INLINE constexpr int codes_bytes(int head_dim) { return (head_dim + 1) / 2; }
+  QUIRE_INLINE constexpr int row_bytes(int head_dim) {
+    return kHeadBytes + codes_bytes(head_dim) + (residual ? plane_bytes(head_dim) : 0);
+  }
+
+  QUIRE_INLINE void encode(const float* x, int head_dim, const Codebook& book, uint8_t* bytes) {
+    float scaled[kMaxHeadDim];
+    const ScaledRow row = scale_row(x, head_dim, scaled);
+    uint8_t* codes = bytes + kHeadBytes;
+    const float coded = polar_code_row(scaled, row.norm, head_dim, book, codes);
+    put_half(bytes, saturated_half(row.norm / coded * row.unit));
+    if constexpr (residual) encode_errors(x, head_dim, book, bytes);
+  }
+
+  QUIRE_INLINE void decode(const uint8_t* bytes, int head_dim, const Codebook& book, float* out) {
+    const uint8_t* codes = bytes + kHeadBytes;
+    polar_decode_row(codes, get_half(bytes), head_dim, book, out);
+    if constexpr (residual) {
+      const float size = get_half(bytes + 2);
+      const uint8_t* signs = codes + codes_bytes(head_dim);
+      for (int j = 0; j < head_dim; ++j) out[j] += (signs[j / 8] >> (j % 8)) & 1 ? size : -size;
+    }
+  }
+
+ private:
+  QUIRE_INLINE void encode_errors(const float* x, int head_dim, const Codebook& book, uint8_t* bytes) {
+    float decoded[kMaxHeadDim];
+    float ones[kMaxHeadDim];
+    uint8_t positive[kCodeBufferBytes];
+    for (int j = head_dim; j < 8 * plane_bytes(head_dim); ++j) positive[j] = 0;
+    polar_decode_row(bytes + kHeadBytes, get_half(bytes), head_dim, book, decoded);
+    for (int j = 0; j < head_dim; ++j) {
+      const float error = x[j] - decoded[j];
+      positive[j] = error < 0.0f ? 0 : 1;
+      decoded[j] = __builtin_fabsf(error);
+      ones[j] = 1.0f;
+    }
+    put_half(bytes + 2, saturated_half(dot_fixed(decoded, ones, head_dim) / (float)head_dim));
+    put_plane(positive, head_dim, 0, bytes + kHeadBytes + codes_bytes(head_dim), 1);
+  }
+};
+
+struct Polar4 : RowPages<PolarRow<false>> {
+  static constexpr CodeInfo kInfo = {"polar4",
+                                     4,
+                                     4,
+                                     0.0098,
+                                     0.0098,
+                                     true,
+                                     "PolarQuant, arXiv 2502.00527, rotated, 3-bit length, 5-bit angle"};
+  static constexpr CodebookSpec kCodebook = {CodebookKind::kPair, 3};
+};
+
+struct Polar4r : RowPages<PolarRow<true>> {
+  static constexpr CodeInfo kInfo = {
+      "polar4r", 5, 5, 0.0039, 0.0039, true, "polar4 and a residual bit, after Monarch"};
+  static constexpr CodebookSpec kCodebook = {CodebookKind::kPair, 3};
+};
+
+}  // namespace quire

@@ -1,0 +1,113 @@
+// The text of recipes: what parses, what it prints as, and how every refusal reads.
+#include "cache/recipe.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/error.h"
+
+namespace quire {
+namespace {
+
+TEST(Recipe, EveryRecipePrintsAsTextThatParsesBack) {
+  for (const FormatInfo& key : kFormats) {
+    for (const FormatInfo& value : kFormats) {
+      const Recipe recipe{key.format, value.format};
+      EXPECT_EQ(Recipe::parse(recipe.text()), recipe) << recipe.text();
+      EXPECT_EQ(Recipe::parse(recipe.text()).text(), recipe.text());
+    }
+  }
+}
+
+struct Spelling {
+  const char* text;
+  const char* canonical;
+};
+
+TEST(Recipe, SpellingsAndTheirCanonicalText) {
+  for (const Spelling& spelling : {Spelling{"full", "full"},
+                                   {"full()", "full"},
+                                   {"f16", "full"},
+                                   {"k=f16,v=f16", "full"},
+                                   {"v=f16", "full"},
+                                   {"full(v=f16)", "full"},
+                                   {"f32", "k=f32,v=f32"},
+                                   {"bf16", "k=bf16,v=bf16"},
+                                   {"k=bf16", "k=bf16,v=f16"},
+                                   {"v=f32", "k=f16,v=f32"},
+                                   {"v=bf16,k=f32", "k=f32,v=bf16"},
+                                   {"full(k=f32,v=bf16)", "k=f32,v=bf16"}}) {
+    EXPECT_EQ(Recipe::parse(spelling.text).text(), spelling.canonical) << spelling.text;
+  }
+}
+
+std::string refusal(std::string_view text) {
+  try {
+    Recipe::parse(text);
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+std::string quoted(const char* text) { return std::string("'").append(text).append("'"); }
+
+TEST(Recipe, UnknownNamesAreAnsweredWithTheNearest) {
+  EXPECT_EQ(refusal("ful"), "there is no recipe 'ful'; did you mean 'full'?");
+  EXPECT_EQ(refusal("Full"), "there is no recipe 'Full'; did you mean 'full'?");
+  EXPECT_EQ(refusal("fp16"), "there is no recipe 'fp16'; did you mean 'f16'?");
+  EXPECT_EQ(refusal("bfloat16"), "there is no recipe 'bfloat16'; did you mean 'bf16'?");
+  EXPECT_EQ(refusal("k=f17"), "recipe 'k=f17': there is no format 'f17'; did you mean 'f16'?");
+  EXPECT_EQ(refusal("full(v=bf18)"),
+            "recipe 'full(v=bf18)': there is no format 'bf18'; did you mean 'bf16'?");
+}
+
+TEST(Recipe, EveryOtherRefusalIsOneSentenceThatShowsTheText) {
+  for (const char* text : {"",
+                           " full",
+                           "full ",
+                           "full(",
+                           "full)",
+                           "full(k)",
+                           "full(k=f16,)",
+                           "k=f16,",
+                           "k=",
+                           "v=",
+                           "k",
+                           "k=f16,k=f16",
+                           "v=f32,k=f16,v=f32",
+                           "k=f16;v=f16",
+                           "k=f16,w=f16",
+                           "k=f16,,v=f16",
+                           "kv=f16",
+                           "full(full)",
+                           "full(k=f16)x",
+                           "k=full",
+                           "=",
+                           ",",
+                           "()",
+                           "k=f16 ,v=f16",
+                           "\xff\xfe"}) {
+    const std::string error = refusal(text);
+    EXPECT_NE(error, "") << "'" << text << "' was accepted";
+    EXPECT_NE(error.find(quoted(text)), std::string::npos) << error;
+    EXPECT_EQ(error.find('\n'), std::string::npos) << error;
+  }
+}
+
+TEST(Recipe, LongTextsAreCutInTheError) {
+  const std::string error = refusal(std::string(100000, 'x'));
+  EXPECT_NE(error, "");
+  EXPECT_LT(error.size(), 200u);
+  EXPECT_LT(refusal("k=" + std::string(100000, 'y')).size(), 300u);
+}
+
+TEST(Recipe, KnownRecipesHaveNamesAndSummaries) {
+  ASSERT_FALSE(known_recipes().empty());
+  EXPECT_STREQ(known_recipes().front().name, "full");
+  for (const RecipeInfo& recipe : known_recipes()) EXPECT_NE(std::string(recipe.summary), "");
+}
+
+}  // namespace
+}  // namespace quire
