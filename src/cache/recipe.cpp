@@ -47,7 +47,7 @@ std::string shown(std::string_view text) {
 std::vector<std::string_view> format_names() {
   std::vector<std::string_view> names;
   for (const FormatInfo& entry : kFormats) names.emplace_back(entry.name);
-  for (const CodeInfo& entry : kCodes) names.emplace_back(entry.name);
+  for (int i = 0; i < kCodeCount; ++i) names.emplace_back(info(static_cast<Code>(i)).name);
   return names;
 }
 
@@ -164,7 +164,10 @@ std::vector<RecipeInfo> list_recipes() {
       {"k=FORMAT,v=FORMAT", "keys and values in the formats named; settings of coded formats: sink=, tail=, frame="},
   };
   for (const FormatInfo& entry : kFormats) all.push_back({entry.name, std::string("every token: ") + entry.summary});
-  for (const CodeInfo& entry : kCodes) all.push_back({entry.name, std::string("coded: ") + entry.source});
+  for (int i = 0; i < kCodeCount; ++i) {
+    const CodeInfo entry = info(static_cast<Code>(i));
+    all.push_back({entry.name, std::string("coded: ") + entry.source});
+  }
   return all;
 }
 

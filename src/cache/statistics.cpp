@@ -4,13 +4,26 @@
 
 #include "base/error.h"
 #include "format/lloyd_max.h"
+#include "format/sketch.h"
 
 namespace quire {
 
 namespace {
 
-Codebook book_of(const SideFormat& side, size_t head_dim) {
-  return side.coded ? make_codebook(codebook_spec(side.code), static_cast<int>(head_dim)) : Codebook{};
+// Seeds of the sketches of keys and values: pages written with them depend on these.
+constexpr uint64_t kKeySketchSeed = 0x6b6579;    // "key"
+constexpr uint64_t kValueSketchSeed = 0x76616c;  // "val"
+
+// The table of a side's code, and the sketch it refers to where it has one.
+Codebook book_of(const SideFormat& side, size_t head_dim, uint64_t seed, std::vector<float>& sketch) {
+  if (!side.coded) return {};
+  const CodebookSpec spec = codebook_spec(side.code);
+  Codebook book = make_codebook(spec, static_cast<int>(head_dim));
+  if (spec.kind == CodebookKind::kSketched) {
+    sketch = make_sketch(seed, static_cast<int>(head_dim));
+    book.sketch = sketch.data();
+  }
+  return book;
 }
 
 }  // namespace
@@ -37,8 +50,8 @@ CacheStatistics::CacheStatistics(const Recipe& recipe, const Geometry& geometry,
     throw Error("recipe '" + recipe.text() + "': head sizes above " + std::to_string(kMaxHeadDim) +
                 " cannot be coded, and the model's is " + std::to_string(geometry.head_dim));
   }
-  key_book_ = book_of(recipe.keys, head_dim_);
-  value_book_ = book_of(recipe.values, head_dim_);
+  key_book_ = book_of(recipe.keys, head_dim_, kKeySketchSeed, key_sketch_);
+  value_book_ = book_of(recipe.values, head_dim_, kValueSketchSeed, value_sketch_);
   const bool rotated =
       recipe.frame_of(recipe.keys) != FrameKind::kPlain || recipe.frame_of(recipe.values) != FrameKind::kPlain;
   if (!rotated) return;

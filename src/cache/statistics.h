@@ -41,6 +41,8 @@ class CacheStatistics {
   std::shared_ptr<const Calibration> calibration_;
   std::vector<size_t> first_head_;  // [layer] index of the layer's head 0 among all heads
   std::vector<Signs> signs_;        // of all heads, where rows are rotated
+  std::vector<float> key_sketch_;
+  std::vector<float> value_sketch_;
   Codebook key_book_{};
   Codebook value_book_{};
 };

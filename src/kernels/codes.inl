@@ -95,9 +95,14 @@ struct Fused<Turbo<bits>> {
 };
 #endif
 
-template <class... F>
-constexpr CodeOps code_ops(CodeList<F...>) {
-  return {{seal_keys<F>...},    {seal_values<F>...},      {open_keys<F>...},
-          {open_values<F>...},  {Fused<F>::score...},     {Fused<F>::accumulate...},
-          frame_queries,        unframe_output};
+template <class... Entries>
+constexpr CodeOps code_ops(CodeList<Entries...>) {
+  return {{seal_keys<typename Entries::Type>...},
+          {seal_values<typename Entries::Type>...},
+          {open_keys<typename Entries::Type>...},
+          {open_values<typename Entries::Type>...},
+          {Fused<typename Entries::Type>::score...},
+          {Fused<typename Entries::Type>::accumulate...},
+          frame_queries,
+          unframe_output};
 }

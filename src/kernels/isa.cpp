@@ -65,7 +65,7 @@ const Ops kOps = {
     softmax,
     {accumulate<RowF32>, accumulate<RowF16>, accumulate<RowBF16>},
     merge,
-    code_ops(AllCodes{}),
+    code_ops(Codes{}),
 };
 
 }  // namespace QUIRE_ISA

@@ -105,7 +105,7 @@ TEST(Recipe, LongTextsAreCutInTheError) {
 
 TEST(Recipe, KnownRecipesHaveNamesAndSummaries) {
   ASSERT_FALSE(known_recipes().empty());
-  EXPECT_STREQ(known_recipes().front().name, "full");
+  EXPECT_EQ(known_recipes().front().name, "full");
   for (const RecipeInfo& recipe : known_recipes()) EXPECT_NE(std::string(recipe.summary), "");
 }
 

@@ -8,7 +8,7 @@ namespace {
 
 TEST(FullPolicy, ReadsEverythingAndMovesNothing) {
   PagePool pool;
-  Store store({{1, 8, Format::kF16, Format::kF16}}, pool);
+  Store store(std::vector<RowLayout>{{1, 8, Format::kF16, Format::kF16}}, pool);
   store.extend(70);
   store.commit(70);
   const float q[8] = {};
