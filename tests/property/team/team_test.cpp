@@ -63,7 +63,7 @@ TEST_P(TeamOf, ShareCoversEachIndexOnce) {
 // What a phase wrote, by whomever, the next one reads: plain memory, so a missing barrier is a race.
 TEST_P(TeamOf, PhasesSeeEachOthersResults) {
   Team team(GetParam());
-  constexpr int kPhases = 1000;
+  constexpr int kPhases = 400;
   constexpr size_t kN = 13;
   std::vector<uint64_t> a(kN, 1);
   std::vector<uint64_t> b(kN, 0);
@@ -92,7 +92,7 @@ TEST_P(TeamOf, BarriersAndSharesMix) {
   std::vector<int64_t> seen(64, -1);
   int64_t mistakes = 0;
   team.run([&](Worker& worker) {
-    for (int64_t phase = 0; phase < 500; ++phase) {
+    for (int64_t phase = 0; phase < 200; ++phase) {
       if (worker.rank() == 0) prepared = phase;
       worker.barrier();
       worker.share(64, 5, [&](int64_t begin, int64_t end) {
@@ -110,14 +110,14 @@ TEST_P(TeamOf, BarriersAndSharesMix) {
 TEST_P(TeamOf, ManyRunsInSequence) {
   Team team(GetParam());
   int64_t total = 0;
-  for (int round = 0; round < 1500; ++round) {
+  for (int round = 0; round < 400; ++round) {
     std::vector<int64_t> parts(static_cast<size_t>(GetParam()), 0);
     team.run([&](Worker& worker) {
       worker.share(10, 1, [&](int64_t i, int64_t) { parts[static_cast<size_t>(worker.rank())] += i; });
     });
     total += std::accumulate(parts.begin(), parts.end(), int64_t{0});
   }
-  EXPECT_EQ(total, 1500 * 45);
+  EXPECT_EQ(total, 400 * 45);
 }
 
 // Members that waited so long that they sleep are woken.
