@@ -43,7 +43,7 @@ class Inspect(QuireTest):
 
     def test_prediction_against_a_real_run(self):
         path = self.folder / "prompt"
-        path.write_text(prose(12000))
+        path.write_text(prose(3000))
         result = self.ok_json("run", "-m", MODEL, "-f", path, "-n", 1)
         predicted = self.ok_json("inspect", "-m", MODEL, "-c", result["prompt_tokens"])["predicted_memory"]
         self.assertEqual(predicted["kv_bytes"], result["kv_bytes"])

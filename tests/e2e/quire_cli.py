@@ -16,6 +16,9 @@ MODEL = Path(sys.argv[2]) if len(sys.argv) > 2 else Path("models/SmolLM2-135M-In
 SKIPPED = 77
 TIMEOUT_S = 300
 
+# Sanitizers make the program many times slower: tests that repeat long runs take shorter ones there.
+SANITIZED = QUIRE.exists() and any(mark in QUIRE.read_bytes() for mark in (b"__asan_init", b"__tsan_init"))
+
 CAPITAL = "The capital of France is"
 CAPITAL_TOKENS = [504, 3575, 282, 4649, 314]
 

@@ -141,7 +141,7 @@ class Run(QuireTest):
 
     def test_progress_only_on_a_terminal(self):
         path = self.folder / "long.txt"
-        path.write_text(prose(6000))
+        path.write_text(prose(2200))  # above 512 tokens
         common = ["run", "-m", MODEL, "-f", path, "-n", 1]
         self.assertNotIn(b"reading", self.ok(*common).stderr)
         outer, inner = pty.openpty()
