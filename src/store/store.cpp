@@ -40,28 +40,38 @@ void Store::extend(size_t n_new) {
   const size_t first = n_tokens_ / kTokensPerPage;
   const auto layer_has_room = [&](const std::vector<PageRef>& pages) { return has_room(pages, first, n_pages); };
   if (std::all_of(pages_.begin(), pages_.end(), layer_has_room)) return;  // 63 of 64 decode steps
-  std::vector<std::vector<PageRef>> before = pages_;
+  // To go back, when a budget refuses half-way.
+  std::vector<std::vector<PageRef>> before;
   try {
-    for (size_t layer = 0; layer < n_layers(); ++layer) extend_layer(layer, n_new);
+    for (size_t layer = 0; layer < n_layers(); ++layer) {
+      std::vector<PageRef> grown = grown_layer(layer, n_new);
+      before.push_back(std::exchange(pages_[layer], std::move(grown)));
+    }
   } catch (...) {
-    pages_ = std::move(before);
+    std::move(before.begin(), before.end(), pages_.begin());
     throw;
   }
 }
 
-void Store::extend_layer(size_t layer, size_t n_new) {
+// The layer's pages with room for n_new more tokens. Pages behind the first that will be written are there when an
+// earlier extend() was not followed by a commit().
+std::vector<PageRef> Store::grown_layer(size_t layer, size_t n_new) const {
   const size_t n_pages = pages_for(n_tokens_ + n_new);
-  const size_t first = n_tokens_ / kTokensPerPage;  // the first page that will be written
-  std::vector<PageRef>& pages = pages_[layer];
-  if (has_room(pages, first, n_pages)) return;
-  // Pages behind the first are there when an earlier extend() was not followed by a commit().
-  for (size_t i = first; i < pages.size(); ++i) {
-    if (pages[i].use_count() == 1) continue;
+  std::vector<PageRef> pages = pages_[layer];
+  for (size_t i = n_tokens_ / kTokensPerPage; i < pages.size(); ++i) {
+    // Two holders are the layer's list and this copy of it; a third one is another sequence.
+    if (pages[i].use_count() <= 2) continue;
     PageRef copy = pool_->allocate(pages[i]->size_bytes);
     std::memcpy(copy->data, pages[i]->data, copy->size_bytes);
     pages[i] = std::move(copy);
   }
   while (pages.size() < n_pages) pages.push_back(pool_->allocate(layouts_[layer].open.page_bytes()));
+  return pages;
+}
+
+void Store::extend_layer(size_t layer, size_t n_new) {
+  if (has_room(pages_[layer], n_tokens_ / kTokensPerPage, pages_for(n_tokens_ + n_new))) return;
+  pages_[layer] = grown_layer(layer, n_new);
 }
 
 Store::Need Store::bytes_for(size_t layer, size_t n_new) const {

@@ -158,6 +158,7 @@ class Store {
 
  private:
   static bool has_room(const std::vector<PageRef>& pages, size_t first, size_t n_pages);
+  std::vector<PageRef> grown_layer(size_t layer, size_t n_new) const;
   void copy_sinks(size_t layer, const Page& page, Page& sinks) const;
 
   std::vector<LayerLayout> layouts_;

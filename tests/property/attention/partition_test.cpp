@@ -88,7 +88,7 @@ struct Manual {
   size_t n_tokens;
 
   Manual(const std::vector<float>& scores, const std::vector<float>& values, Format format)
-      : store({{1, 16, format, format}}, pool), n_tokens(scores.size()) {
+      : store(std::vector<RowLayout>{{1, 16, format, format}}, pool), n_tokens(scores.size()) {
     store.extend(n_tokens);
     poison(store);
     for (size_t t = 0; t < n_tokens; ++t) {
