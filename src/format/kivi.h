@@ -60,10 +60,9 @@ QUIRE_INLINE int kivi_code(float x, const KiviRange& range) {
 template <int bits>
 struct Kivi {
   static_assert(bits == 2 || bits == 4);
-  static constexpr double kKeyBound = bits == 2 ? 0.162 : 0.0065;
-  static constexpr CodeInfo kInfo = {
-      bits == 2 ? "kivi2" : "kivi4",         bits, bits, kKeyBound, kKeyBound, false,
-      "KIVI, arXiv 2402.02750, groups of 32"};
+  static constexpr double kBound = bits == 2 ? 0.162 : 0.0065;
+  static constexpr CodeInfo kInfo = {bits == 2 ? "kivi2" : "kivi4",         bits, bits, kBound, kBound, false,
+                                     "KIVI, arXiv 2402.02750, groups of 32"};
   static constexpr CodebookSpec kCodebook = {CodebookKind::kNone, 0};
   static constexpr int kGroup = 32;
   static constexpr int kMask = (1 << bits) - 1;

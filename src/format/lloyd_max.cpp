@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/error.h"
+
 namespace quire {
 namespace {
 
@@ -115,6 +117,7 @@ Codebook make_codebook(CodebookSpec spec, int head_dim) {
   const Quantizer made =
       pair ? pair_quantizer(spec.bits, head_dim) : coordinate_quantizer(spec.bits, head_dim);
   const size_t n = made.centroids.size();
+  QUIRE_CHECK(n <= 8);
   for (size_t m = 0; m < n; ++m) {
     const float centroid = static_cast<float>(made.centroids[m]);
     if (pair) {

@@ -1,0 +1,139 @@
+// Law 5: encoded bytes are the same from builds for different instruction sets.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "format/code_catalogue.h"
+#include "format/frame.h"
+#include "unit/format/code_rows.h"
+
+namespace quire {
+
+namespace test_baseline {
+#include "unit/format/code_isa.inl"
+}  // namespace test_baseline
+namespace test_avx2 {
+extern const bool kBuilt;
+int code_all(const Frame& frame, const float* rows, const Codebook* books, float* framed, uint8_t* bytes,
+             float* back);
+}  // namespace test_avx2
+namespace test_avx512 {
+extern const bool kBuilt;
+int code_all(const Frame& frame, const float* rows, const Codebook* books, float* framed, uint8_t* bytes,
+             float* back);
+}  // namespace test_avx512
+
+namespace {
+
+using namespace test;
+
+using CodeAll = int(const Frame&, const float*, const Codebook*, float*, uint8_t*, float*);
+
+struct Encoded {
+  std::vector<float> framed;
+  std::vector<uint8_t> bytes;
+  std::vector<float> back;
+};
+
+Encoded encode(CodeAll* code_all, const Frame& frame, const std::vector<float>& rows,
+               const std::vector<Codebook>& books) {
+  Encoded made;
+  made.framed.resize(rows.size());
+  made.bytes.resize(static_cast<size_t>(1) << 20);
+  made.back.resize(rows.size() * 2 * kCodeCount);
+  const int written =
+      code_all(frame, rows.data(), books.data(), made.framed.data(), made.bytes.data(), made.back.data());
+  made.bytes.resize(static_cast<size_t>(written));
+  return made;
+}
+
+// Rows of many sizes: Gaussian, cubed, tiny, huge, and zero.
+std::vector<float> mixed_page(int head_dim, uint64_t seed) {
+  std::vector<float> rows = gaussian_page(head_dim, seed);
+  for (int t = 0; t < kPageRows; ++t) {
+    const float scales[] = {1.0f, 1e-3f, 300.0f, 0.0f, 1e-7f, 1e20f, 1e-41f};
+    for (int j = 0; j < head_dim; ++j) {
+      float& x = rows[static_cast<size_t>(t * head_dim + j)];
+      x = (t % 3 == 0 ? x * x * x : x) * (t < 48 ? 1.0f : scales[t % 7]);
+    }
+  }
+  return rows;
+}
+
+void expect_same_bytes(CodeAll* code_all) {
+  for (int head_dim : {8, 9, 40, 64, 72, 80, 96, 99, 100, 112, 128, 255, 256}) {
+    std::vector<Codebook> books;
+    for (int i = 0; i < kCodeCount; ++i) {
+      books.push_back(
+          visit_code(static_cast<Code>(i), [=](auto f) { return codebook_of<decltype(f)>(head_dim); }));
+    }
+    std::vector<float> signs(static_cast<size_t>(head_dim));
+    frame_signs(frame_seed(7, 1, FrameSide::kValue), head_dim, signs.data());
+    const std::vector<float> mean = Random(3).normals(static_cast<size_t>(head_dim));
+    const Frame frames[] = {{head_dim, nullptr, nullptr, nullptr},
+                            {head_dim, mean.data(), nullptr, signs.data()}};
+    for (const Frame& frame : frames) {
+      for (uint64_t seed = 0; seed < 4; ++seed) {
+        const std::vector<float> rows = mixed_page(head_dim, seed);
+        const Encoded expected = encode(test_baseline::code_all, frame, rows, books);
+        const Encoded made = encode(code_all, frame, rows, books);
+        ASSERT_EQ(made.framed, expected.framed) << head_dim;
+        ASSERT_EQ(made.bytes, expected.bytes) << head_dim;
+        ASSERT_EQ(made.back, expected.back) << head_dim;
+      }
+    }
+  }
+}
+
+TEST(CodeBytes, SameFromAvx2) {
+  if (!test_avx2::kBuilt || !__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) GTEST_SKIP();
+  expect_same_bytes(test_avx2::code_all);
+}
+
+TEST(CodeBytes, SameFromAvx512) {
+  if (!test_avx512::kBuilt || !__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512vl"))
+    GTEST_SKIP();
+  expect_same_bytes(test_avx512::code_all);
+}
+
+// Pages that were written once must be read for ever: bytes of rows made of dyadic numbers (no maths library
+// in them), hashed by FNV-1a. A format that has to change takes a new name.
+uint64_t hash_of(Code code, int head_dim) {
+  Random random(99);
+  std::vector<float> rows(page_values(head_dim));
+  for (float& x : rows) {
+    int sum = -32 * 8;
+    for (int i = 0; i < 8; ++i) sum += static_cast<int>(random.next() >> 58);
+    x = static_cast<float>(sum) / 64.0f;
+  }
+  uint64_t hash = 0xcbf29ce484222325ull;
+  visit_code(code, [&](auto format) {
+    using Format = decltype(format);
+    for (bool keys : {true, false}) {
+      for (uint8_t byte : encoded<Format>(rows, head_dim, codebook_of<Format>(head_dim), keys)) {
+        hash = (hash ^ byte) * 0x100000001b3ull;
+      }
+    }
+  });
+  return hash;
+}
+
+TEST(CodeBytes, Frozen) {
+  const uint64_t frozen[kCodeCount][2] = {
+      // head sizes 64, 100
+      {0x58ebe74419ff6f6bull, 0xfab15e35298e786dull}, {0x7f933b8cd2b741bbull, 0x29b1ca894ff145efull},
+      {0x31601e3ee2fbb3f7ull, 0x5d74118ecf0ab01dull}, {0xef1608ed2fd7f693ull, 0x9096091ff27663d1ull},
+      {0x8add46e290d0ddcbull, 0x35af4397f7e8b1c9ull}, {0xe5f8e4c385767cbfull, 0xc31303d2c30ce6fdull},
+      {0x73682402f229435dull, 0x3b3199da46841b5dull}, {0x5044ac0801b82819ull, 0xc8799d4fa3057085ull},
+      {0x9bb9b689348f1dc7ull, 0x823f1adb7d9da1b4ull}, {0x7ebc9f81ccdbfa09ull, 0x133b2896834a7070ull},
+      {0x6d2513c36c14bdd1ull, 0xf6c84329988edc8dull}, {0xb8eb359fdc7203b9ull, 0x45caf641109dbd85ull},
+  };
+  for (int i = 0; i < kCodeCount; ++i) {
+    const Code code = static_cast<Code>(i);
+    EXPECT_EQ(hash_of(code, 64), frozen[i][0]) << info(code).name;
+    EXPECT_EQ(hash_of(code, 100), frozen[i][1]) << info(code).name;
+  }
+}
+
+}  // namespace
+}  // namespace quire
