@@ -33,7 +33,8 @@ void reserve(AttendScratch& scratch, size_t n_rows, size_t page_values, bool exp
 }
 
 // One mask per row; returns their union.
-uint64_t row_masks(const QueryRows& queries, uint64_t selected, size_t n_tokens, size_t page, uint64_t* masks) {
+uint64_t row_masks(const QueryRows& queries, uint64_t selected, size_t n_tokens, size_t page,
+                   uint64_t* masks) {
   uint64_t any = 0;
   for (size_t i = 0; i < queries.n_queries; ++i) {
     const size_t end = std::min(n_tokens, queries.first_position + i + 1);
@@ -62,13 +63,13 @@ struct PageAttention {
 
   void finish(uint64_t rows, size_t value_format, const void* values, const void* next) const {
     softmax();
-    ops().accumulate[value_format](scratch.scores.data(), scratch.correction.data(), rows, n_rows(), head_dim(),
-                                   values, state.o.data(), state.head_dim, next);
+    ops().accumulate[value_format](scratch.scores.data(), scratch.correction.data(), rows, n_rows(),
+                                   head_dim(), values, state.o.data(), state.head_dim, next);
   }
 };
 
-void attend_open_pages(const LayerView& view, size_t kv_head, const Parts::Part& part, const Selection& selection,
-                       const PageAttention& work) {
+void attend_open_pages(const LayerView& view, size_t kv_head, const Parts::Part& part,
+                       const Selection& selection, const PageAttention& work) {
   const QueryRows& queries = work.queries;
   AttendScratch& scratch = work.scratch;
   const size_t page_values = kTokensPerPage * work.state.head_dim;
@@ -88,8 +89,8 @@ void attend_open_pages(const LayerView& view, size_t kv_head, const Parts::Part&
       values = scratch.values.data();
     }
     const void* next_keys = !unpacking && page + 1 < part.last_page ? view.keys(kv_head, page + 1) : nullptr;
-    ops().score[unpacking ? kF32 : key_format](queries.q, work.state.head_dim, work.n_rows(), work.head_dim(), keys,
-                                               scratch.scores.data(), unpacking ? nullptr : values);
+    ops().score[unpacking ? kF32 : key_format](queries.q, work.state.head_dim, work.n_rows(), work.head_dim(),
+                                               keys, scratch.scores.data(), unpacking ? nullptr : values);
     work.finish(rows, unpacking ? kF32 : value_format, values, next_keys);
   }
 }
@@ -116,9 +117,11 @@ void score_sealed(const LayerView& view, size_t kv_head, size_t page, uint64_t r
   const float* q = frames.key_framed ? work.queries.framed : work.queries.q;
   if (work.unpacking()) {
     ops().codes.open_keys[code](*frames.key_book, work.head_dim(), keys, scratch.keys.data());
-    ops().score[kF32](q, dim, work.n_rows(), work.head_dim(), scratch.keys.data(), scratch.scores.data(), nullptr);
+    ops().score[kF32](q, dim, work.n_rows(), work.head_dim(), scratch.keys.data(), scratch.scores.data(),
+                      nullptr);
   } else {
-    ops().codes.score[code](*frames.key_book, q, work.n_rows(), work.head_dim(), keys, rows, scratch.scores.data(),
+    ops().codes.score[code](*frames.key_book, q, work.n_rows(), work.head_dim(), keys, rows,
+                            scratch.scores.data(),
                             {view.values(kv_head, page), view.layer->sealed.value_bytes()});
   }
   if (frames.key_framed) {
@@ -126,23 +129,24 @@ void score_sealed(const LayerView& view, size_t kv_head, size_t page, uint64_t r
   }
 }
 
-void finish_sealed(const LayerView& view, size_t kv_head, size_t page, uint64_t rows, const HeadFrames& frames,
-                   const PageAttention& work, BytesAhead next) {
+void finish_sealed(const LayerView& view, size_t kv_head, size_t page, uint64_t rows,
+                   const HeadFrames& frames, const PageAttention& work, BytesAhead next) {
   const SideFormat& format = view.layer->sealed.values;
   const auto* values = reinterpret_cast<const uint8_t*>(view.values(kv_head, page));
   if (!format.coded) return work.finish(rows, static_cast<size_t>(format.rows), values, nullptr);
   const auto code = static_cast<size_t>(format.code);
   if (work.unpacking()) {
-    ops().codes.open_values[code](*frames.value_book, work.head_dim(), values, rows, work.scratch.values.data());
+    ops().codes.open_values[code](*frames.value_book, work.head_dim(), values, rows,
+                                  work.scratch.values.data());
     return work.finish(rows, kF32, work.scratch.values.data(), nullptr);
   }
   work.softmax();
-  ops().codes.accumulate[code](*frames.value_book, work.scratch.scores.data(), work.scratch.correction.data(), rows,
-                               work.n_rows(), work.head_dim(), values, work.state.o.data(), next);
+  ops().codes.accumulate[code](*frames.value_book, work.scratch.scores.data(), work.scratch.correction.data(),
+                               rows, work.n_rows(), work.head_dim(), values, work.state.o.data(), next);
 }
 
-void attend_sealed_pages(const LayerView& view, size_t kv_head, const Parts::Part& part, const Selection& selection,
-                         const HeadFrames& frames, const PageAttention& work) {
+void attend_sealed_pages(const LayerView& view, size_t kv_head, const Parts::Part& part,
+                         const Selection& selection, const HeadFrames& frames, const PageAttention& work) {
   const uint64_t sinks = (uint64_t{1} << view.layer->sink_tokens) - 1;
   for (size_t page = part.first_page; page < part.last_page; ++page) {
     // The sinks are attended in their exact form.
@@ -156,7 +160,8 @@ void attend_sealed_pages(const LayerView& view, size_t kv_head, const Parts::Par
   }
 }
 
-void attend_sinks(const LayerView& view, size_t kv_head, const Selection& selection, const PageAttention& work) {
+void attend_sinks(const LayerView& view, size_t kv_head, const Selection& selection,
+                  const PageAttention& work) {
   const size_t n_sinks = view.layer->sink_tokens;
   const uint64_t selected = selection.word(kv_head, 0) & ((uint64_t{1} << n_sinks) - 1);
   const uint64_t rows = row_masks(work.queries, selected, view.n_tokens, 0, work.scratch.masks.data());
@@ -172,7 +177,8 @@ void attend_sinks(const LayerView& view, size_t kv_head, const Selection& select
 Parts::Parts(const LayerView& view, size_t n_visible)
     : has_sinks(view.sinks != nullptr),
       n_sealed(view.n_sealed()),
-      n_pages(std::max(n_sealed, std::min(view.pages.size(), (n_visible + kTokensPerPage - 1) / kTokensPerPage))) {}
+      n_pages(std::max(n_sealed,
+                       std::min(view.pages.size(), (n_visible + kTokensPerPage - 1) / kTokensPerPage))) {}
 
 Parts::Part Parts::operator[](size_t i) const {
   if (i < first_sealed()) return {Kind::kSinks, 0, 1};
@@ -185,7 +191,8 @@ Parts::Part Parts::operator[](size_t i) const {
 }
 
 void attend_part(const LayerView& view, size_t kv_head, const Parts::Part& part, const QueryRows& queries,
-                 const Selection& selection, const HeadFrames* frames, AttendScratch& scratch, PartialState& state) {
+                 const Selection& selection, const HeadFrames* frames, AttendScratch& scratch,
+                 PartialState& state) {
   const size_t n_rows = queries.n_queries * queries.group;
   reserve(scratch, n_rows, kTokensPerPage * view.layout->head_dim, n_rows >= kRowsWorthUnpacking);
   const PageAttention work{queries, scratch, state};
@@ -199,7 +206,8 @@ void attend_part(const LayerView& view, size_t kv_head, const Parts::Part& part,
 void frame_queries(const HeadFrames& frames, const float* q, size_t n_rows, size_t head_dim, float* framed,
                    float* bias) {
   if (!frames.key_framed) return;
-  ops().codes.frame_queries(frames.key, q, static_cast<int>(n_rows), static_cast<int>(head_dim), framed, bias);
+  ops().codes.frame_queries(frames.key, q, static_cast<int>(n_rows), static_cast<int>(head_dim), framed,
+                            bias);
 }
 
 void unframe_output(const HeadFrames& frames, PartialState& state) {

@@ -46,10 +46,10 @@ struct Parts {
 // n_queries tokens with consecutive positions, each with the group's query heads, of one KV head.
 // Row r = query * group + head. Queries are already rotated by position and scaled by 1/sqrt(head_dim).
 struct QueryRows {
-  const float* q;         // [n_queries * group][head_dim]
+  const float* q;  // [n_queries * group][head_dim]
   size_t n_queries;
-  size_t group;           // query heads per KV head
-  size_t first_position;  // query i attends to the tokens 0..first_position + i
+  size_t group;                   // query heads per KV head
+  size_t first_position;          // query i attends to the tokens 0..first_position + i
   const float* framed = nullptr;  // the same rows in the frame of the keys; where pages are sealed
   const float* bias = nullptr;    // [rows] what centring the keys takes off every score of the row
 };
@@ -66,14 +66,15 @@ struct AttendScratch {
 // Adds a part of a KV head to `state` (rows as in `queries`), which is usually an empty one.
 // `frames` may be nullptr where no page is sealed.
 void attend_part(const LayerView& view, size_t kv_head, const Parts::Part& part, const QueryRows& queries,
-                 const Selection& selection, const HeadFrames* frames, AttendScratch& scratch, PartialState& state);
+                 const Selection& selection, const HeadFrames* frames, AttendScratch& scratch,
+                 PartialState& state);
 
 // Run `run` of the pages of a layer without sealed ones.
 inline void attend_run(const LayerView& view, size_t kv_head, size_t run, const QueryRows& queries,
                        const Selection& selection, AttendScratch& scratch, PartialState& state) {
   const size_t last = std::min(view.pages.size(), (run + 1) * kPagesPerRun);
-  attend_part(view, kv_head, {Parts::Kind::kOpen, run * kPagesPerRun, last}, queries, selection, nullptr, scratch,
-              state);
+  attend_part(view, kv_head, {Parts::Kind::kOpen, run * kPagesPerRun, last}, queries, selection, nullptr,
+              scratch, state);
 }
 
 inline size_t runs_for(size_t n_tokens) {

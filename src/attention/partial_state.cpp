@@ -8,7 +8,9 @@
 
 namespace quire {
 
-PartialState::PartialState(size_t n, size_t dim) : n_rows(n), head_dim(dim), m(n), l(n), o(n * dim) { clear(); }
+PartialState::PartialState(size_t n, size_t dim) : n_rows(n), head_dim(dim), m(n), l(n), o(n * dim) {
+  clear();
+}
 
 void PartialState::clear() {
   std::fill(m.begin(), m.end(), -std::numeric_limits<float>::infinity());
@@ -17,8 +19,8 @@ void PartialState::clear() {
 }
 
 void PartialState::merge(const PartialState& other) {
-  ops().merge(m.data(), l.data(), o.data(), other.m.data(), other.l.data(), other.o.data(), static_cast<int>(n_rows),
-              static_cast<int>(head_dim));
+  ops().merge(m.data(), l.data(), o.data(), other.m.data(), other.l.data(), other.o.data(),
+              static_cast<int>(n_rows), static_cast<int>(head_dim));
 }
 
 void PartialState::write_output(float* out, size_t ld) const {
@@ -29,7 +31,8 @@ void PartialState::write_output(float* out, size_t ld) const {
 }
 
 double PartialState::log_sum(size_t row) const {
-  return l[row] > 0.0f ? m[row] + std::log(static_cast<double>(l[row])) : -std::numeric_limits<double>::infinity();
+  return l[row] > 0.0f ? m[row] + std::log(static_cast<double>(l[row]))
+                       : -std::numeric_limits<double>::infinity();
 }
 
 }  // namespace quire

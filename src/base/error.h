@@ -19,8 +19,7 @@ class Error : public std::runtime_error {
 }  // namespace quire
 
 // An invariant of our own. Always on, so it stays outside inner loops; QUIRE_DCHECK is for those.
-#define QUIRE_CHECK(condition) \
-  ((condition) ? (void)0 : ::quire::check_failed(__FILE__, __LINE__, #condition))
+#define QUIRE_CHECK(condition) ((condition) ? (void)0 : ::quire::check_failed(__FILE__, __LINE__, #condition))
 #ifdef NDEBUG
 #define QUIRE_DCHECK(condition) ((void)0)
 #else

@@ -32,8 +32,8 @@ std::vector<LayerLayout> layouts(const Recipe& recipe, const Geometry& geometry)
   return all;
 }
 
-// Steps of at most this many tokens make room on all layers at once. Longer ones do it layer by layer, so that
-// only one layer's rows are open at a time.
+// Steps of at most this many tokens make room on all layers at once. Longer ones do it layer by layer, so
+// that only one layer's rows are open at a time.
 constexpr size_t kSmallStep = 64;
 
 }  // namespace
@@ -64,7 +64,7 @@ struct Cache::Lane {
   std::vector<float> framed;  // the same in the frame of the keys
   std::vector<float> bias;    // [rows]
   PartialState part{0, 0};
-  PartialState coded{0, 0};   // of the sealed parts
+  PartialState coded{0, 0};  // of the sealed parts
   PartialState total{0, 0};
 };
 
@@ -91,8 +91,8 @@ void Cache::begin_step(size_t n_new, int n_members) {
 
 bool Cache::extends_at_once(size_t n_new) const { return !recipe_.seals() || n_new <= kSmallStep; }
 
-// The layers are open one after the other, so the step needs most while one of them is open and those before it
-// are sealed; all of this is known before anything is computed.
+// The layers are open one after the other, so the step needs most while one of them is open and those before
+// it are sealed; all of this is known before anything is computed.
 void Cache::check_budget(size_t n_new) const {
   const PagePool& pool = store_.pool();
   if (pool.budget_bytes() == 0 || extends_at_once(n_new)) return;  // extend() itself refuses
@@ -133,7 +133,8 @@ void Cache::end_layer(Worker& worker, size_t layer) {
   worker.barrier();
 }
 
-void Cache::append(Worker& worker, size_t layer, size_t first, size_t n, const float* k, const float* v, size_t ld) {
+void Cache::append(Worker& worker, size_t layer, size_t first, size_t n, const float* k, const float* v,
+                   size_t ld) {
   const RowLayout& layout = store_.layout(layer);
   worker.share(static_cast<int64_t>(layout.n_kv_heads), 1, [&](int64_t head, int64_t) {
     const size_t column = static_cast<size_t>(head) * layout.head_dim;
@@ -141,8 +142,8 @@ void Cache::append(Worker& worker, size_t layer, size_t first, size_t n, const f
   });
 }
 
-void Cache::attend(Worker& worker, size_t layer, size_t first, size_t n, const float* q, size_t ldq, float* out,
-                   size_t ldo) {
+void Cache::attend(Worker& worker, size_t layer, size_t first, size_t n, const float* q, size_t ldq,
+                   float* out, size_t ldo) {
   const LayerView view = store_.view(layer, n_tokens() + first + n);
   if (worker.rank() == 0) count_reads(view, first, n);
   if (n <= kTileQueries) {
@@ -192,7 +193,8 @@ void scatter_output(const PartialState& state, size_t n, size_t group, float* ou
 }  // namespace
 
 // The queries of one head in the frame of its keys, if there are sealed pages.
-QueryRows Cache::framed_queries(Lane& lane, const Parts& parts, size_t layer, size_t head, QueryRows queries) const {
+QueryRows Cache::framed_queries(Lane& lane, const Parts& parts, size_t layer, size_t head,
+                                QueryRows queries) const {
   if (parts.n_sealed == 0) return queries;
   const size_t n_rows = queries.n_queries * queries.group;
   lane.framed.resize(n_rows * geometry_.head_dim);
@@ -227,8 +229,8 @@ void Cache::merge_parts(Lane& lane, const Parts& parts, size_t layer, size_t hea
 }
 
 // Long prefill: tiles of queries are enough work for all members.
-void Cache::attend_tiles(Worker& worker, size_t layer, const LayerView& view, size_t first, size_t n, const float* q,
-                         size_t ldq, float* out, size_t ldo) {
+void Cache::attend_tiles(Worker& worker, size_t layer, const LayerView& view, size_t first, size_t n,
+                         const float* q, size_t ldq, float* out, size_t ldo) {
   const size_t n_kv_heads = view.layout->n_kv_heads;
   const size_t dim = view.layout->head_dim;
   const size_t group = geometry_.n_heads / n_kv_heads;
@@ -246,7 +248,8 @@ void Cache::attend_tiles(Worker& worker, size_t layer, const LayerView& view, si
     gather_rows(q + start * ldq + head * group * dim, ldq, count, group * dim, lane.q.data());
     const size_t position = n_tokens() + first + start;
     const Parts parts(view, position + count);
-    const QueryRows queries = framed_queries(lane, parts, layer, head, {lane.q.data(), count, group, position});
+    const QueryRows queries =
+        framed_queries(lane, parts, layer, head, {lane.q.data(), count, group, position});
     resize_state(lane.part, n_rows, dim);
     merge_parts(lane, parts, layer, head, n_rows, [&](size_t i) -> const PartialState& {
       lane.part.clear();
@@ -259,8 +262,8 @@ void Cache::attend_tiles(Worker& worker, size_t layer, const LayerView& view, si
 }
 
 // Few queries: the parts of all heads are shared out, their states merged afterwards in order.
-void Cache::attend_parts(Worker& worker, size_t layer, const LayerView& view, size_t first, size_t n, const float* q,
-                         size_t ldq, float* out, size_t ldo) {
+void Cache::attend_parts(Worker& worker, size_t layer, const LayerView& view, size_t first, size_t n,
+                         const float* q, size_t ldq, float* out, size_t ldo) {
   const size_t n_kv_heads = view.layout->n_kv_heads;
   const size_t dim = view.layout->head_dim;
   const size_t group = geometry_.n_heads / n_kv_heads;
@@ -292,9 +295,8 @@ void Cache::attend_parts(Worker& worker, size_t layer, const LayerView& view, si
   worker.share(static_cast<int64_t>(n_kv_heads), 1, [&](int64_t item, int64_t) {
     const auto head = static_cast<size_t>(item);
     Lane& lane = *lanes_[static_cast<size_t>(worker.rank())];
-    merge_parts(lane, parts, layer, head, n_rows, [&](size_t i) -> const PartialState& {
-      return part_states_[head * parts.size() + i];
-    });
+    merge_parts(lane, parts, layer, head, n_rows,
+                [&](size_t i) -> const PartialState& { return part_states_[head * parts.size() + i]; });
     scatter_output(lane.total, n, group, out + head * group * dim, ldo);
   });
 }

@@ -18,9 +18,10 @@
 namespace quire {
 
 // A step is: begin_step(n); for every layer begin_layer(), then append() and attend() in pieces of the step's
-// tokens in order, then end_layer(); end_step(). Layers may be finished one after the other (layer-major) or the tokens in several
-// steps (chunked): where no rows are coded the result is the same. A step attends to its own rows in exact
-// form; coding takes place at the end of a layer. What begins with a Worker is called by all members of a team.
+// tokens in order, then end_layer(); end_step(). Layers may be finished one after the other (layer-major) or
+// the tokens in several steps (chunked): where no rows are coded the result is the same. A step attends to
+// its own rows in exact form; coding takes place at the end of a layer. What begins with a Worker is called
+// by all members of a team.
 class Cache {
  public:
   // The pool outlives the cache. Throws Error where the recipe needs a calibration and there is none.
@@ -44,7 +45,8 @@ class Cache {
 
   // Rows first..first + n - 1 of the step (0 is its first token) of one layer:
   // k and v [n][ld], the KV heads of a token side by side, keys rotated.
-  void append(Worker& worker, size_t layer, size_t first, size_t n, const float* k, const float* v, size_t ld);
+  void append(Worker& worker, size_t layer, size_t first, size_t n, const float* k, const float* v,
+              size_t ld);
 
   // Attention of the same tokens' queries, rotated and scaled, q [n][ldq] -> out [n][ldo], heads side by
   // side. Query i sees every token of the cache up to its own.
@@ -70,14 +72,15 @@ class Cache {
   bool extends_at_once(size_t n_new) const;
   void check_budget(size_t n_new) const;
   void count_reads(const LayerView& view, size_t first, size_t n);
-  QueryRows framed_queries(Lane& lane, const Parts& parts, size_t layer, size_t head, QueryRows queries) const;
+  QueryRows framed_queries(Lane& lane, const Parts& parts, size_t layer, size_t head,
+                           QueryRows queries) const;
   template <typename StateOf>
   void merge_parts(Lane& lane, const Parts& parts, size_t layer, size_t head, size_t n_rows,
                    const StateOf& state) const;
-  void attend_tiles(Worker& worker, size_t layer, const LayerView& view, size_t first, size_t n, const float* q,
-                    size_t ldq, float* out, size_t ldo);
-  void attend_parts(Worker& worker, size_t layer, const LayerView& view, size_t first, size_t n, const float* q,
-                    size_t ldq, float* out, size_t ldo);
+  void attend_tiles(Worker& worker, size_t layer, const LayerView& view, size_t first, size_t n,
+                    const float* q, size_t ldq, float* out, size_t ldo);
+  void attend_parts(Worker& worker, size_t layer, const LayerView& view, size_t first, size_t n,
+                    const float* q, size_t ldq, float* out, size_t ldo);
 
   Recipe recipe_;
   Geometry geometry_;

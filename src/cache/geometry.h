@@ -12,7 +12,7 @@ namespace quire {
 // What a cache must know of the model.
 struct Geometry {
   size_t n_layers = 0;
-  size_t n_heads = 0;     // a multiple of every layer's n_kv_heads
+  size_t n_heads = 0;  // a multiple of every layer's n_kv_heads
   size_t head_dim = 0;
   std::vector<size_t> n_kv_heads;  // one per layer
 

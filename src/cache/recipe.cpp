@@ -98,7 +98,9 @@ class SettingsParser {
   }
 
  private:
-  [[noreturn]] void fail(const std::string& what) const { throw Error("recipe '" + shown(whole_) + "': " + what); }
+  [[noreturn]] void fail(const std::string& what) const {
+    throw Error("recipe '" + shown(whole_) + "': " + what);
+  }
 
   void parse_one(std::string_view setting) {
     const size_t equals = setting.find('=');
@@ -138,7 +140,8 @@ class SettingsParser {
     size_t value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (error != std::errc() || end != text.data() + text.size() || value > most) {
-      fail(std::string(name) + "= takes a number from 0 to " + std::to_string(most) + ", not '" + shown(text) + "'");
+      fail(std::string(name) + "= takes a number from 0 to " + std::to_string(most) + ", not '" +
+           shown(text) + "'");
     }
     return value;
   }
@@ -161,9 +164,11 @@ class SettingsParser {
 std::vector<RecipeInfo> list_recipes() {
   std::vector<RecipeInfo> all = {
       {"full", "every token, f16 keys and values unless k= and v= say otherwise"},
-      {"k=FORMAT,v=FORMAT", "keys and values in the formats named; settings of coded formats: sink=, tail=, frame="},
+      {"k=FORMAT,v=FORMAT",
+       "keys and values in the formats named; settings of coded formats: sink=, tail=, frame="},
   };
-  for (const FormatInfo& entry : kFormats) all.push_back({entry.name, std::string("every token: ") + entry.summary});
+  for (const FormatInfo& entry : kFormats)
+    all.push_back({entry.name, std::string("every token: ") + entry.summary});
   for (int i = 0; i < kCodeCount; ++i) {
     const CodeInfo entry = info(static_cast<Code>(i));
     all.push_back({entry.name, std::string("coded: ") + entry.source});

@@ -19,8 +19,8 @@ enum class FrameKind : uint8_t {
   kCalibrated,  // rotated, centred, and keys balanced, by the model's calibration
 };
 
-// Every KV-cache method is a point on free axes: the formats of keys and values, which tokens stay exact, which
-// are read. Today all tokens are kept and read; those older than the tail may be coded.
+// Every KV-cache method is a point on free axes: the formats of keys and values, which tokens stay exact,
+// which are read. Today all tokens are kept and read; those older than the tail may be coded.
 struct Recipe {
   // Exact rows: all of them, or the sinks and the tail.
   Format key_format = Format::kF16;
@@ -29,9 +29,9 @@ struct Recipe {
   bool coded = false;
   SideFormat keys;
   SideFormat values;
-  size_t sink_tokens = 4;             // 0 to 16 first tokens that stay exact
-  size_t tail_tokens = 64;            // at least so many of the newest tokens stay exact
-  std::optional<FrameKind> frame;     // of coded sides; unset: calibrated for codes made for it, else plain
+  size_t sink_tokens = 4;          // 0 to 16 first tokens that stay exact
+  size_t tail_tokens = 64;         // at least so many of the newest tokens stay exact
+  std::optional<FrameKind> frame;  // of coded sides; unset: calibrated for codes made for it, else plain
 
   bool operator==(const Recipe&) const = default;
 
@@ -48,8 +48,8 @@ struct Recipe {
   std::string text() const;
 
   // Reads `full`, a format's name for both sides, either with settings in parentheses, or settings alone:
-  // k=FORMAT, v=FORMAT, sink=N, tail=N, frame=plain|rotated|calibrated. Throws Error of one sentence; an unknown
-  // name is answered with the nearest known.
+  // k=FORMAT, v=FORMAT, sink=N, tail=N, frame=plain|rotated|calibrated. Throws Error of one sentence; an
+  // unknown name is answered with the nearest known.
   static Recipe parse(std::string_view text);
 };
 

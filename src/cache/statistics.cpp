@@ -33,7 +33,8 @@ CacheStatistics::CacheStatistics(const Recipe& recipe, const Geometry& geometry,
     : recipe_(recipe), head_dim_(geometry.head_dim), calibration_(std::move(calibration)) {
   if (recipe.needs_calibration()) {
     if (calibration_ == nullptr) {
-      throw Error("recipe '" + recipe.text() + "' needs the model's calibration (quire calibrate), or frame=rotated");
+      throw Error("recipe '" + recipe.text() +
+                  "' needs the model's calibration (quire calibrate), or frame=rotated");
     }
     const Geometry& measured = calibration_->geometry;
     if (measured.head_dim != geometry.head_dim || measured.n_kv_heads != geometry.n_kv_heads) {
@@ -52,8 +53,8 @@ CacheStatistics::CacheStatistics(const Recipe& recipe, const Geometry& geometry,
   }
   key_book_ = book_of(recipe.keys, head_dim_, kKeySketchSeed, key_sketch_);
   value_book_ = book_of(recipe.values, head_dim_, kValueSketchSeed, value_sketch_);
-  const bool rotated =
-      recipe.frame_of(recipe.keys) != FrameKind::kPlain || recipe.frame_of(recipe.values) != FrameKind::kPlain;
+  const bool rotated = recipe.frame_of(recipe.keys) != FrameKind::kPlain ||
+                       recipe.frame_of(recipe.values) != FrameKind::kPlain;
   if (!rotated) return;
   for (size_t layer = 0; layer < geometry.n_kv_heads.size(); ++layer) {
     for (size_t head = 0; head < geometry.n_kv_heads[layer]; ++head) {
@@ -70,7 +71,11 @@ CacheStatistics::CacheStatistics(const Recipe& recipe, const Geometry& geometry,
 HeadFrames CacheStatistics::frames(size_t layer, size_t kv_head) const {
   const size_t index = first_head_[layer] + kv_head;
   const int dim = static_cast<int>(head_dim_);
-  HeadFrames frames{{dim, nullptr, nullptr, nullptr}, {dim, nullptr, nullptr, nullptr}, false, false, &key_book_,
+  HeadFrames frames{{dim, nullptr, nullptr, nullptr},
+                    {dim, nullptr, nullptr, nullptr},
+                    false,
+                    false,
+                    &key_book_,
                     &value_book_};
   const FrameKind key_kind = recipe_.frame_of(recipe_.keys);
   const FrameKind value_kind = recipe_.frame_of(recipe_.values);
@@ -82,7 +87,8 @@ HeadFrames CacheStatistics::frames(size_t layer, size_t kv_head) const {
     frames.key.mean = calibration_->key_mean.data() + index * head_dim_;
     frames.key.balance = calibration_->key_balance.data() + index * head_dim_;
   }
-  if (value_kind == FrameKind::kCalibrated) frames.value.mean = calibration_->value_mean.data() + index * head_dim_;
+  if (value_kind == FrameKind::kCalibrated)
+    frames.value.mean = calibration_->value_mean.data() + index * head_dim_;
   return frames;
 }
 

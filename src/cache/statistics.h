@@ -11,8 +11,8 @@
 
 namespace quire {
 
-// Measured once per model (study/calibrate.h) and kept by its fingerprint: the means of keys and values and the
-// balance of keys against queries, [layer][kv_head][head_dim] each.
+// Measured once per model (study/calibrate.h) and kept by its fingerprint: the means of keys and values and
+// the balance of keys against queries, [layer][kv_head][head_dim] each.
 struct Calibration {
   Geometry geometry;
   std::vector<float> key_mean;
@@ -20,12 +20,13 @@ struct Calibration {
   std::vector<float> value_mean;
 };
 
-// The frames and tables of one recipe. Immutable, shared by a cache and its forks. A row's code depends on the
-// row, its layer and head, and the model's calibration alone.
+// The frames and tables of one recipe. Immutable, shared by a cache and its forks. A row's code depends on
+// the row, its layer and head, and the model's calibration alone.
 class CacheStatistics {
  public:
   // Throws Error where the recipe is calibrated and there is no calibration, or one of another shape.
-  CacheStatistics(const Recipe& recipe, const Geometry& geometry, std::shared_ptr<const Calibration> calibration);
+  CacheStatistics(const Recipe& recipe, const Geometry& geometry,
+                  std::shared_ptr<const Calibration> calibration);
 
   HeadFrames frames(size_t layer, size_t kv_head) const;
   const std::shared_ptr<const Calibration>& calibration() const { return calibration_; }

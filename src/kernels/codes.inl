@@ -1,8 +1,8 @@
-// Coding and reading of whole pages, for every format of the catalogue alike; turbo.inl has what is faster for
-// some.
+// Coding and reading of whole pages, for every format of the catalogue alike; turbo.inl has what is faster
+// for some.
 
-// Attention over codes is bound by memory as soon as it is fused, and a page is too short for the hardware's own
-// prefetcher to get going.
+// Attention over codes is bound by memory as soon as it is fused, and a page is too short for the hardware's
+// own prefetcher to get going.
 QUIRE_INLINE void fetch_ahead(BytesAhead next) {
   for (size_t i = 0; i < next.n_bytes; i += 64) __builtin_prefetch((const uint8_t*)next.data + i, 0, 3);
 }
@@ -61,8 +61,8 @@ void unframe_output(const Frame& frame, int n, int head_dim, float* o, const flo
 
 // scores [n][64] of the rows named; other lanes are left as they are or hold garbage.
 template <class F>
-void score_coded(const Codebook& book, const float* q, int n, int head_dim, const uint8_t* page, uint64_t rows,
-                 float* scores, BytesAhead next) {
+void score_coded(const Codebook& book, const float* q, int n, int head_dim, const uint8_t* page,
+                 uint64_t rows, float* scores, BytesAhead next) {
   fetch_ahead(next);
   float keys[kPageTokens * kMaxHeadDim];
   (void)rows;

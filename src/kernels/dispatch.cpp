@@ -8,9 +8,15 @@
 
 namespace quire {
 
-namespace scalar { extern const Ops kOps; }
-namespace avx2 { extern const Ops kOps; }
-namespace avx512 { extern const Ops kOps; }
+namespace scalar {
+extern const Ops kOps;
+}
+namespace avx2 {
+extern const Ops kOps;
+}
+namespace avx512 {
+extern const Ops kOps;
+}
 
 namespace {
 

@@ -19,9 +19,9 @@ namespace {
 
 #if defined(QUIRE_ISA_avx512)
 #include "kernels/simd_avx512.inl"
-constexpr int kLinearTile = 8;   // tokens whose sums stay in registers
-constexpr int kScoreRows = 6;    // query rows and
-constexpr int kScoreVectors = 4; // key vectors of one register tile
+constexpr int kLinearTile = 8;    // tokens whose sums stay in registers
+constexpr int kScoreRows = 6;     // query rows and
+constexpr int kScoreVectors = 4;  // key vectors of one register tile
 constexpr const char* kName = "avx512";
 #elif defined(QUIRE_ISA_avx2)
 #include "kernels/simd_avx2.inl"
@@ -37,10 +37,10 @@ constexpr int kScoreVectors = 1;
 constexpr const char* kName = "scalar";
 #endif
 
-#include "kernels/math.inl"
-#include "kernels/linear.inl"
-#include "kernels/rows.inl"
 #include "kernels/codes.inl"
+#include "kernels/linear.inl"
+#include "kernels/math.inl"
+#include "kernels/rows.inl"
 
 }  // namespace
 

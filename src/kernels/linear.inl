@@ -80,7 +80,8 @@ struct Q5_K : Nibbles {
   QUIRE_INLINE U8x64 group(const uint8_t* body, int g) {
     return add_where(nibble_group(body + 96, g), body + 32 + 8 * g, 16);
   }
-  QUIRE_INLINE void scales(const uint8_t* header, const uint8_t* body, int half, F32x16& scale, F32x16& offset) {
+  QUIRE_INLINE void scales(const uint8_t* header, const uint8_t* body, int half, F32x16& scale,
+                           F32x16& offset) {
     Q4_K::scales(header, body, half, scale, offset);
   }
 };
@@ -92,7 +93,8 @@ struct Q6_K : Nibbles {
     const U8x64 five = add_where(nibble_group(body + 160, g), body + 32 + 8 * g, 16);
     return add_where(five, body + 96 + 8 * g, 32);
   }
-  QUIRE_INLINE void scales(const uint8_t* header, const uint8_t* body, int half, F32x16& scale, F32x16& offset) {
+  QUIRE_INLINE void scales(const uint8_t* header, const uint8_t* body, int half, F32x16& scale,
+                           F32x16& offset) {
     scale = mul(load_f16((const uint16_t*)header), load_i8((const int8_t*)body + 16 * half));
     offset = mul(scale, set1(-32.0f));
   }
@@ -114,8 +116,8 @@ QUIRE_INLINE I32x16 dot(I32x16 acc, U8x64 w, const int8_t* four) {
 
 // Adds one block's (or half block's) product to the sums of tokens first..first + T - 1 of a tile.
 template <class P, int T>
-QUIRE_INLINE void add_block(const uint8_t* header, const uint8_t* body, const uint8_t* block, int tile, int first,
-                            int half, F32x16* acc) {
+QUIRE_INLINE void add_block(const uint8_t* header, const uint8_t* body, const uint8_t* block, int tile,
+                            int first, int half, F32x16* acc) {
   constexpr int kGroups = 8 / P::kHalves;
   I32x16 high[T], low[T];
 #pragma GCC unroll 8
@@ -193,8 +195,8 @@ QUIRE_INLINE void add_column(U8x64 codes, F32x16 scale, F32x16 offset, const flo
 }
 
 template <class P, int T>
-QUIRE_INLINE void add_precise_block(const uint8_t* header, const uint8_t* body, const float* const* a, int column,
-                                    F32x16* acc) {
+QUIRE_INLINE void add_precise_block(const uint8_t* header, const uint8_t* body, const float* const* a,
+                                    int column, F32x16* acc) {
   F32x16 scale[2], offset[2];
   for (int half = 0; half < P::kHalves; ++half) P::scales(header, body, half, scale[half], offset[half]);
   for (int g = 0; g < 8; ++g, column += 4) {

@@ -44,7 +44,8 @@ void silu_multiply(float* gate, const float* up, int n) {
   for (int i = 0; i < whole; i += 16) store(gate + i, silu_times(load(gate + i), load(up + i)));
   const int rest = n - whole;
   if (rest > 0) {
-    store_partial(gate + whole, silu_times(load_partial(gate + whole, rest), load_partial(up + whole, rest)), rest);
+    store_partial(gate + whole, silu_times(load_partial(gate + whole, rest), load_partial(up + whole, rest)),
+                  rest);
   }
 }
 
@@ -60,7 +61,8 @@ QUIRE_INLINE void rotate_pair(float* a, float* b, F32x16 x, F32x16 y, F32x16 c, 
   }
 }
 
-void rope(float* x, int n_heads, int head_dim, int half, const float* cosine, const float* sine, float scale) {
+void rope(float* x, int n_heads, int head_dim, int half, const float* cosine, const float* sine,
+          float scale) {
   const F32x16 factor = set1(scale);
   for (int h = 0; h < n_heads; ++h, x += head_dim) {
     int i = 0;

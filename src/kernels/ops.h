@@ -75,7 +75,8 @@ struct Ops {
   // Activations stay in f32; weights are expanded in registers.
   LinearFn linear_precise[kPanelKinds];
   // x [n_tokens][ldx] -> one tile (layout in panel.h); tokens from n_tokens to tile_tokens become zeros.
-  void (*quantize_tile)(const float* x, size_t ldx, int n_tokens, int tile_tokens, int columns, uint8_t* tile);
+  void (*quantize_tile)(const float* x, size_t ldx, int n_tokens, int tile_tokens, int columns,
+                        uint8_t* tile);
 
   // ---- between the products ------------------------------------------------------------------------------
   // out = x / rms(x) * weight, over n values.
@@ -84,13 +85,16 @@ struct Ops {
   void (*silu_multiply)(float* gate, const float* up, int n);
   // Rotates the first 2 * half dims of n_heads heads of one token in place: pairs are (i, i + half).
   // cosine and sine hold `half` values; every value of the head is multiplied by `scale` afterwards.
-  void (*rope)(float* x, int n_heads, int head_dim, int half, const float* cosine, const float* sine, float scale);
+  void (*rope)(float* x, int n_heads, int head_dim, int half, const float* cosine, const float* sine,
+               float scale);
 
   // ---- exact rows of the cache ---------------------------------------------------------------------------
   // A page keeps the keys of one KV head as [head_dim][64] and its values as [64][head_dim].
   // Stores n rows k [n][ldk] as tokens first..first + n - 1 of a page.
-  void (*store_keys[kRowFormats])(void* page_keys, int first, int n, int head_dim, const float* k, size_t ldk);
-  void (*store_values[kRowFormats])(void* page_values, int first, int n, int head_dim, const float* v, size_t ldv);
+  void (*store_keys[kRowFormats])(void* page_keys, int first, int n, int head_dim, const float* k,
+                                  size_t ldk);
+  void (*store_values[kRowFormats])(void* page_values, int first, int n, int head_dim, const float* v,
+                                    size_t ldv);
   // Expands a page to f32, same layout.
   void (*unpack[kRowFormats])(const void* rows, size_t n_values, float* out);
 
@@ -100,19 +104,19 @@ struct Ops {
   // scores [n][64] = q [n][ldq] . keys, for all 64 lanes: lanes that hold no token give garbage.
   void (*score[kRowFormats])(const float* q, size_t ldq, int n, int head_dim, const void* keys, float* scores,
                              const void* next);
-  // The same for few rows that lie one after another, keys [n_keys][head_dim], n_keys <= 16: scores [n][64], of
-  // which the first n_keys lanes are written.
-  void (*score_rows[kRowFormats])(const float* q, size_t ldq, int n, int head_dim, const void* keys, int n_keys,
-                                  float* scores);
-  // Running softmax. For each of n rows: lanes outside masks[i] are ignored, m[i] and l[i] are updated, scores
-  // become exp(score - m), and correction[i] is what the row's output so far must be multiplied by.
+  // The same for few rows that lie one after another, keys [n_keys][head_dim], n_keys <= 16: scores [n][64],
+  // of which the first n_keys lanes are written.
+  void (*score_rows[kRowFormats])(const float* q, size_t ldq, int n, int head_dim, const void* keys,
+                                  int n_keys, float* scores);
+  // Running softmax. For each of n rows: lanes outside masks[i] are ignored, m[i] and l[i] are updated,
+  // scores become exp(score - m), and correction[i] is what the row's output so far must be multiplied by.
   void (*softmax)(float* scores, const uint64_t* masks, int n, float* m, float* l, float* correction);
   // o [n][ldo] = o * correction + probabilities [n][64] . values, over the rows named in `rows`.
   void (*accumulate[kRowFormats])(const float* probabilities, const float* correction, uint64_t rows, int n,
                                   int head_dim, const void* values, float* o, size_t ldo, const void* next);
   // Merges partial state b into a, n heads: (m, l, o [n][head_dim]); an empty state (l = 0) changes nothing.
-  void (*merge)(float* m_a, float* l_a, float* o_a, const float* m_b, const float* l_b, const float* o_b, int n,
-                int head_dim);
+  void (*merge)(float* m_a, float* l_a, float* o_a, const float* m_b, const float* l_b, const float* o_b,
+                int n, int head_dim);
 
   CodeOps codes;
 };

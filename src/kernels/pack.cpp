@@ -28,7 +28,8 @@ struct BodyLayout {
 };
 
 constexpr BodyLayout kBodies[] = {
-    {-1, -1, 32}, {-1, -1, 64}, {32, -1, 96}, {64, -1, 128}, {-1, -1, 32}, {-1, -1, 32}, {32, -1, 96}, {32, 96, 160},
+    {-1, -1, 32}, {-1, -1, 64}, {32, -1, 96}, {64, -1, 128},
+    {-1, -1, 32}, {-1, -1, 32}, {32, -1, 96}, {32, 96, 160},
 };
 
 // Puts one row's 32 codes of up to 6 bits into a body.
@@ -66,12 +67,14 @@ uint8_t get_code(PanelKind kind, const uint8_t* body, size_t lane, size_t column
   return static_cast<uint8_t>(code);
 }
 
-// The 4-bit codes of Q4_0 and Q4_1 lie in a file block as in a panel vector: byte i holds values i and i + 16.
+// The 4-bit codes of Q4_0 and Q4_1 lie in a file block as in a panel vector: byte i holds values i and i
+// + 16.
 void copy_nibbles(const uint8_t* codes, size_t lane, uint8_t* vectors) {
   for (size_t v = 0; v < 4; ++v) std::memcpy(vectors + 64 * v + 4 * lane, codes + 4 * v, 4);
 }
 
-// ---- one 32-column block of one row, per file type ---------------------------------------------------------
+// ---- one 32-column block of one row, per file type
+// ---------------------------------------------------------
 
 void pack_q4(PanelKind kind, const uint8_t* block, size_t lane, uint8_t* body) {
   const size_t n_scales = kind == PanelKind::kQ4_1 ? 2 : 1;
@@ -104,10 +107,11 @@ void pack_q8(const uint8_t* block, size_t lane, uint8_t* body) {
   }
 }
 
-// ---- one 256-column block of one row -----------------------------------------------------------------------
+// ---- one 256-column block of one row
+// -----------------------------------------------------------------------
 
-// The eight 6-bit scales and mins of Q4_K and Q5_K share 12 bytes: the low six bits of scales 0-3 and mins 0-3
-// fill bytes 0-3 and 4-7, whose top two bits belong to scales and mins 4-7, the rest of which are the
+// The eight 6-bit scales and mins of Q4_K and Q5_K share 12 bytes: the low six bits of scales 0-3 and mins
+// 0-3 fill bytes 0-3 and 4-7, whose top two bits belong to scales and mins 4-7, the rest of which are the
 // nibbles of bytes 8-11.
 void k_scale(const uint8_t* packed, size_t i, uint8_t* scale, uint8_t* min) {
   if (i < 4) {

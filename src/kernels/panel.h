@@ -42,8 +42,8 @@ struct PanelShape {
 //   Q5_K  d f16[16], dmin f16[16] scale u8[16], min u8[16], fifth 64, codes 256
 //   Q6_K  d f16[16]               scale i8[2][16] (columns 0-15, 16-31), fifth 64, sixth 64, codes 256
 constexpr PanelShape kPanelShapes[] = {
-    {1, 0, 32 + 256},       {1, 0, 64 + 256},       {1, 0, 32 + 64 + 256},    {1, 0, 64 + 64 + 256},
-    {1, 0, 32 + 512},       {8, 64, 32 + 256},      {8, 64, 32 + 64 + 256},   {8, 32, 32 + 128 + 256},
+    {1, 0, 32 + 256}, {1, 0, 64 + 256},  {1, 0, 32 + 64 + 256},  {1, 0, 64 + 64 + 256},
+    {1, 0, 32 + 512}, {8, 64, 32 + 256}, {8, 64, 32 + 64 + 256}, {8, 32, 32 + 128 + 256},
 };
 
 // Activations on the fast path: 16-bit codes with one scale for 32 columns, split into two planes of bytes so
@@ -54,7 +54,7 @@ constexpr PanelShape kPanelShapes[] = {
 //   int8 high[T][32], int8 low[T][32], float scale[T], float sum[T], float sum_first[T], float sum_second[T]
 //
 // where sum = scale * (sum of the 32 codes), first and second of columns 0-15 and 16-31.
-constexpr int kTileTokens = 8;  // the prefill tile; decode uses tiles of one
+constexpr int kTileTokens = 8;             // the prefill tile; decode uses tiles of one
 constexpr int kActivationBlockBytes = 80;  // per token
 constexpr float kLargestCode = 32512.0f;   // 127 * 256: high stays within [-127, 127]
 

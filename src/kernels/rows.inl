@@ -23,7 +23,9 @@ struct RowBF16 {
   using T = uint16_t;
   QUIRE_INLINE F32x16 get(const T* p) { return load_bf16(p); }
   // The same, for what would round up to infinity.
-  QUIRE_INLINE T from(float x) { return f32_to_bf16(x > kLargest ? kLargest : x < -kLargest ? -kLargest : x); }
+  QUIRE_INLINE T from(float x) {
+    return f32_to_bf16(x > kLargest ? kLargest : x < -kLargest ? -kLargest : x);
+  }
   static constexpr float kLargest = 0x1.fep127f;
   QUIRE_INLINE float to(T x) { return bf16_to_f32(x); }
 };
@@ -77,8 +79,8 @@ QUIRE_INLINE void prefetch_row(const uint8_t* next, size_t row_bytes, int row) {
 
 // N query rows against V * 16 keys.
 template <class R, int N, int V>
-QUIRE_INLINE void score_block(const float* q, size_t ldq, int head_dim, const typename R::T* keys, float* scores,
-                              const uint8_t* next) {
+QUIRE_INLINE void score_block(const float* q, size_t ldq, int head_dim, const typename R::T* keys,
+                              float* scores, const uint8_t* next) {
   F32x16 acc[N][V];
 #pragma GCC unroll 8
   for (int i = 0; i < N; ++i) {
@@ -105,10 +107,11 @@ QUIRE_INLINE void score_block(const float* q, size_t ldq, int head_dim, const ty
 }
 
 template <class R, int N>
-QUIRE_INLINE void score_rows(const float* q, size_t ldq, int head_dim, const typename R::T* keys, float* scores,
-                             const uint8_t* next) {
+QUIRE_INLINE void score_rows(const float* q, size_t ldq, int head_dim, const typename R::T* keys,
+                             float* scores, const uint8_t* next) {
   for (int v = 0; v < 4; v += kScoreVectors) {
-    score_block<R, N, kScoreVectors>(q, ldq, head_dim, keys + 16 * v, scores + 16 * v, v == 0 ? next : nullptr);
+    score_block<R, N, kScoreVectors>(q, ldq, head_dim, keys + 16 * v, scores + 16 * v,
+                                     v == 0 ? next : nullptr);
   }
 }
 
@@ -124,18 +127,29 @@ void score(const float* q, size_t ldq, int n, int head_dim, const void* page_key
   q += i * ldq;
   scores += i * kPageTokens;
   switch (n - i) {
-    case 5: if constexpr (kScoreRows > 5) score_rows<R, 5>(q, ldq, head_dim, keys, scores, next); break;
-    case 4: if constexpr (kScoreRows > 4) score_rows<R, 4>(q, ldq, head_dim, keys, scores, next); break;
-    case 3: if constexpr (kScoreRows > 3) score_rows<R, 3>(q, ldq, head_dim, keys, scores, next); break;
-    case 2: if constexpr (kScoreRows > 2) score_rows<R, 2>(q, ldq, head_dim, keys, scores, next); break;
-    case 1: if constexpr (kScoreRows > 1) score_rows<R, 1>(q, ldq, head_dim, keys, scores, next); break;
+    case 5:
+      if constexpr (kScoreRows > 5) score_rows<R, 5>(q, ldq, head_dim, keys, scores, next);
+      break;
+    case 4:
+      if constexpr (kScoreRows > 4) score_rows<R, 4>(q, ldq, head_dim, keys, scores, next);
+      break;
+    case 3:
+      if constexpr (kScoreRows > 3) score_rows<R, 3>(q, ldq, head_dim, keys, scores, next);
+      break;
+    case 2:
+      if constexpr (kScoreRows > 2) score_rows<R, 2>(q, ldq, head_dim, keys, scores, next);
+      break;
+    case 1:
+      if constexpr (kScoreRows > 1) score_rows<R, 1>(q, ldq, head_dim, keys, scores, next);
+      break;
     default: break;
   }
 }
 
 // A key row at a time, keys [n_keys][head_dim]; for the few sinks.
 template <class R>
-void score_few(const float* q, size_t ldq, int n, int head_dim, const void* row_keys, int n_keys, float* scores) {
+void score_few(const float* q, size_t ldq, int n, int head_dim, const void* row_keys, int n_keys,
+               float* scores) {
   for (int row = 0; row < n_keys; ++row) {
     const typename R::T* key = (const typename R::T*)row_keys + (size_t)row * head_dim;
     for (int i = 0; i < n; ++i) {
@@ -153,7 +167,8 @@ void softmax(float* scores, const uint64_t* masks, int n, float* m, float* l, fl
   const F32x16 none = set1(-__builtin_inff());
   for (int i = 0; i < n; ++i, scores += kPageTokens) {
     F32x16 s[4];
-    for (int v = 0; v < 4; ++v) s[v] = select_bits((uint32_t)(masks[i] >> (16 * v)) & 0xffffu, load(scores + 16 * v), none);
+    for (int v = 0; v < 4; ++v)
+      s[v] = select_bits((uint32_t)(masks[i] >> (16 * v)) & 0xffffu, load(scores + 16 * v), none);
     const float best = reduce_max(max(max(s[0], s[1]), max(s[2], s[3])));
     const float top = best > m[i] ? best : m[i];
     if (top == -__builtin_inff()) {  // nothing attended so far: no exponent is taken of inf - inf
@@ -235,17 +250,33 @@ void accumulate(const float* p, const float* correction, uint64_t rows, int n, i
   const uint8_t* next = (const uint8_t*)next_rows;
   int i = 0;
   for (; i + kScoreRows <= n; i += kScoreRows, next = nullptr) {
-    accumulate_rows<R, kScoreRows>(p + i * kPageTokens, correction + i, rows, head_dim, values, o + i * ldo, ldo, next);
+    accumulate_rows<R, kScoreRows>(p + i * kPageTokens, correction + i, rows, head_dim, values, o + i * ldo,
+                                   ldo, next);
   }
   p += i * kPageTokens;
   correction += i;
   o += i * ldo;
   switch (n - i) {
-    case 5: if constexpr (kScoreRows > 5) accumulate_rows<R, 5>(p, correction, rows, head_dim, values, o, ldo, next); break;
-    case 4: if constexpr (kScoreRows > 4) accumulate_rows<R, 4>(p, correction, rows, head_dim, values, o, ldo, next); break;
-    case 3: if constexpr (kScoreRows > 3) accumulate_rows<R, 3>(p, correction, rows, head_dim, values, o, ldo, next); break;
-    case 2: if constexpr (kScoreRows > 2) accumulate_rows<R, 2>(p, correction, rows, head_dim, values, o, ldo, next); break;
-    case 1: if constexpr (kScoreRows > 1) accumulate_rows<R, 1>(p, correction, rows, head_dim, values, o, ldo, next); break;
+    case 5:
+      if constexpr (kScoreRows > 5)
+        accumulate_rows<R, 5>(p, correction, rows, head_dim, values, o, ldo, next);
+      break;
+    case 4:
+      if constexpr (kScoreRows > 4)
+        accumulate_rows<R, 4>(p, correction, rows, head_dim, values, o, ldo, next);
+      break;
+    case 3:
+      if constexpr (kScoreRows > 3)
+        accumulate_rows<R, 3>(p, correction, rows, head_dim, values, o, ldo, next);
+      break;
+    case 2:
+      if constexpr (kScoreRows > 2)
+        accumulate_rows<R, 2>(p, correction, rows, head_dim, values, o, ldo, next);
+      break;
+    case 1:
+      if constexpr (kScoreRows > 1)
+        accumulate_rows<R, 1>(p, correction, rows, head_dim, values, o, ldo, next);
+      break;
     default: break;
   }
 }

@@ -1,8 +1,14 @@
 // Sixteen lanes in two ymm registers. Needs AVX2, FMA and F16C.
 
-struct F32x16 { __m256 a, b; };
-struct I32x16 { __m256i a, b; };
-struct U8x64 { __m256i a, b; };
+struct F32x16 {
+  __m256 a, b;
+};
+struct I32x16 {
+  __m256i a, b;
+};
+struct U8x64 {
+  __m256i a, b;
+};
 
 QUIRE_INLINE F32x16 zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
 QUIRE_INLINE F32x16 set1(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
@@ -26,7 +32,8 @@ QUIRE_INLINE F32x16 load_f16(const uint16_t* p) {
           _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)(p + 8)))};
 }
 QUIRE_INLINE __m256 half_bf16(const uint16_t* p) {
-  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i*)p)), 16));
+  return _mm256_castsi256_ps(
+      _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i*)p)), 16));
 }
 QUIRE_INLINE F32x16 load_bf16(const uint16_t* p) { return {half_bf16(p), half_bf16(p + 8)}; }
 QUIRE_INLINE void store_f16(uint16_t* p, F32x16 x) {
@@ -73,14 +80,17 @@ QUIRE_INLINE __m256 bits_to_mask(uint32_t bits) {
 }
 // x in the lanes whose bit is set, else y.
 QUIRE_INLINE F32x16 select_bits(uint32_t bits, F32x16 x, F32x16 y) {
-  return {_mm256_blendv_ps(y.a, x.a, bits_to_mask(bits)), _mm256_blendv_ps(y.b, x.b, bits_to_mask(bits >> 8))};
+  return {_mm256_blendv_ps(y.a, x.a, bits_to_mask(bits)),
+          _mm256_blendv_ps(y.b, x.b, bits_to_mask(bits >> 8))};
 }
 QUIRE_INLINE __m256 half_scale(__m256 a, __m256 n) {
   const __m256i bits = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);
   return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a), bits));
 }
 // a * 2^n for integral n in [-127, 127].
-QUIRE_INLINE F32x16 scale_by_power(F32x16 x, F32x16 n) { return {half_scale(x.a, n.a), half_scale(x.b, n.b)}; }
+QUIRE_INLINE F32x16 scale_by_power(F32x16 x, F32x16 n) {
+  return {half_scale(x.a, n.a), half_scale(x.b, n.b)};
+}
 // Lanes i and i + 8, then i and i + 4, ...: the same tree on every instruction set.
 QUIRE_INLINE float reduce_add(F32x16 x) {
   const __m256 y = _mm256_add_ps(x.a, x.b);

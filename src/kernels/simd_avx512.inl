@@ -1,8 +1,14 @@
 // Sixteen lanes in one zmm register. Needs F, BW, DQ, VL and VNNI.
 
-struct F32x16 { __m512 v; };
-struct I32x16 { __m512i v; };
-struct U8x64 { __m512i v; };
+struct F32x16 {
+  __m512 v;
+};
+struct I32x16 {
+  __m512i v;
+};
+struct U8x64 {
+  __m512i v;
+};
 
 QUIRE_INLINE F32x16 zero() { return {_mm512_setzero_ps()}; }
 QUIRE_INLINE F32x16 set1(float x) { return {_mm512_set1_ps(x)}; }

@@ -1,10 +1,16 @@
 // Sixteen lanes as an array, one after another: the reference, and the path of old machines.
-struct F32x16 { float v[16]; };
-struct I32x16 { int32_t v[16]; };
-struct U8x64 { uint8_t v[64]; };
+struct F32x16 {
+  float v[16];
+};
+struct I32x16 {
+  int32_t v[16];
+};
+struct U8x64 {
+  uint8_t v[64];
+};
 
-#define QUIRE_LANES(type, expression) \
-  type r;                             \
+#define QUIRE_LANES(type, expression)                 \
+  type r;                                             \
   for (int i = 0; i < 16; ++i) r.v[i] = (expression); \
   return r
 
@@ -105,6 +111,8 @@ QUIRE_INLINE I32x16 dot4(I32x16 acc, const U8x64& x, const int8_t* a) {
 QUIRE_INLINE I32x16 dot4_wide(I32x16 acc, const U8x64& x, const int8_t* a) { return dot4(acc, x, a); }
 // Byte j of each lane as a float.
 template <int j>
-QUIRE_INLINE F32x16 lane_byte(const U8x64& x) { QUIRE_LANES(F32x16, (float)x.v[4 * i + j]); }
+QUIRE_INLINE F32x16 lane_byte(const U8x64& x) {
+  QUIRE_LANES(F32x16, (float)x.v[4 * i + j]);
+}
 
 #undef QUIRE_LANES

@@ -20,9 +20,11 @@ QUIRE_INLINE ByteBook byte_book(const Codebook& book) {
   return {_mm512_broadcast_i32x4(entries), largest / 127.0f};
 }
 
-// 64 codes of a row from its sign bits and the magnitude planes, `plane_stride` bytes apart -> bytes of the book.
+// 64 codes of a row from its sign bits and the magnitude planes, `plane_stride` bytes apart -> bytes of the
+// book.
 template <int bits>
-QUIRE_INLINE __m512i turbo_bytes(const ByteBook& book, uint64_t sign, const uint8_t* planes, int plane_stride) {
+QUIRE_INLINE __m512i turbo_bytes(const ByteBook& book, uint64_t sign, const uint8_t* planes,
+                                 int plane_stride) {
   __m512i code = _mm512_maskz_set1_epi8(sign, (char)(1 << (bits - 1)));
 #pragma GCC unroll 3
   for (int p = 0; p < bits - 1; ++p) {
@@ -32,8 +34,8 @@ QUIRE_INLINE __m512i turbo_bytes(const ByteBook& book, uint64_t sign, const uint
   return _mm512_shuffle_epi8(book.table, code);
 }
 
-// Transposes eight rows of 64 bytes, [group][token], into 64 words of eight bytes; the word of a token lies at
-// sign_slot(token).
+// Transposes eight rows of 64 bytes, [group][token], into 64 words of eight bytes; the word of a token lies
+// at sign_slot(token).
 QUIRE_INLINE void transpose_signs(const uint8_t* plane, uint64_t* words) {
   __m512i a[8], t[8];
   for (int g = 0; g < 8; ++g) a[g] = _mm512_loadu_si512(plane + 64 * g);
@@ -126,8 +128,8 @@ QUIRE_INLINE void byte_query(const float* q, int head_dim, int n_words, ByteQuer
 
 // Bytes of the keys of the listed rows, [row][n_words * 64].
 template <int bits>
-QUIRE_INLINE void turbo_key_bytes(const ByteBook& book, int head_dim, const uint8_t* page, const RowList& list,
-                                  int n_words, uint8_t* bytes) {
+QUIRE_INLINE void turbo_key_bytes(const ByteBook& book, int head_dim, const uint8_t* page,
+                                  const RowList& list, int n_words, uint8_t* bytes) {
   using F = Turbo<bits>;
   uint64_t signs[kTurboWords][64];
   for (int w = 0; w < n_words; ++w) transpose_signs(page + 64 * 8 * w, signs[w]);
@@ -136,16 +138,17 @@ QUIRE_INLINE void turbo_key_bytes(const ByteBook& book, int head_dim, const uint
     const int row = list.row[i];
     const uint8_t* row_planes = planes + row * F::key_planes_bytes(head_dim);
     for (int w = 0; w < n_words; ++w) {
-      _mm512_storeu_si512(bytes + (i * n_words + w) * 64,
-                          turbo_bytes<bits>(book, signs[w][sign_slot(row)], row_planes + 8 * w, plane_bytes(head_dim)));
+      _mm512_storeu_si512(
+          bytes + (i * n_words + w) * 64,
+          turbo_bytes<bits>(book, signs[w][sign_slot(row)], row_planes + 8 * w, plane_bytes(head_dim)));
     }
   }
 }
 
 // scores [n][64] of the rows named = <q, key>, q [n][head_dim] in the frame.
 template <int bits>
-void turbo_score(const Codebook& codebook, const float* q, int n, int head_dim, const uint8_t* page, uint64_t rows,
-                 float* scores, BytesAhead next) {
+void turbo_score(const Codebook& codebook, const float* q, int n, int head_dim, const uint8_t* page,
+                 uint64_t rows, float* scores, BytesAhead next) {
   fetch_ahead(next);
   const ByteBook book = byte_book<bits>(codebook);
   const int n_words = (head_dim + 63) / 64;
@@ -220,8 +223,8 @@ QUIRE_INLINE void byte_weights(const float* p, const float* norm, const RowList&
 // Bytes of the values of the listed rows, 64 dims from word w on: [four rows][4 registers], where register i
 // holds in 32-bit lane e the bytes of dim 16 (e / 4) + 4 i + e % 4 of the four rows.
 template <int bits>
-QUIRE_INLINE void turbo_value_bytes(const ByteBook& book, int head_dim, const uint8_t* page, const RowList& list,
-                                    int w, __m512i* out) {
+QUIRE_INLINE void turbo_value_bytes(const ByteBook& book, int head_dim, const uint8_t* page,
+                                    const RowList& list, int w, __m512i* out) {
   const int stride = plane_bytes(head_dim);
   const uint8_t* planes = page + Turbo<bits>::kValuePlanesOffset + 8 * w;
   for (int i = 0; i < list.padded; i += 4, out += 4) {

@@ -9,7 +9,9 @@ namespace quire {
 
 namespace {
 
-[[noreturn]] void refuse(const GgufFile& file, const std::string& what) { throw Error(file.path() + ": " + what); }
+[[noreturn]] void refuse(const GgufFile& file, const std::string& what) {
+  throw Error(file.path() + ": " + what);
+}
 
 // A count that must lie in [1, most].
 size_t count(const GgufFile& file, const std::string& key, uint64_t most) {
@@ -25,7 +27,8 @@ size_t count_or(const GgufFile& file, const std::string& key, uint64_t otherwise
 }
 
 double positive(const GgufFile& file, const std::string& key, double value) {
-  if (!(value > 0) || !std::isfinite(value)) refuse(file, key + " is " + std::to_string(value) + ", not a positive number");
+  if (!(value > 0) || !std::isfinite(value))
+    refuse(file, key + " is " + std::to_string(value) + ", not a positive number");
   return value;
 }
 
@@ -33,12 +36,13 @@ void read_attention(const GgufFile& file, const std::string& prefix, ModelConfig
   config.n_heads = count(file, prefix + "attention.head_count", 4096);
   config.n_kv_heads = count_or(file, prefix + "attention.head_count_kv", config.n_heads, 4096);
   if (config.n_heads % config.n_kv_heads != 0) {
-    refuse(file, std::to_string(config.n_heads) + " query heads cannot share " + std::to_string(config.n_kv_heads) +
-                     " KV heads evenly");
+    refuse(file, std::to_string(config.n_heads) + " query heads cannot share " +
+                     std::to_string(config.n_kv_heads) + " KV heads evenly");
   }
   if (config.width % config.n_heads != 0 && file.find(prefix + "attention.key_length") == nullptr) {
-    refuse(file, "width " + std::to_string(config.width) + " does not divide into " + std::to_string(config.n_heads) +
-                     " heads and there is no " + prefix + "attention.key_length");
+    refuse(file, "width " + std::to_string(config.width) + " does not divide into " +
+                     std::to_string(config.n_heads) + " heads and there is no " + prefix +
+                     "attention.key_length");
   }
   config.head_dim = count_or(file, prefix + "attention.key_length", config.width / config.n_heads, 512);
   if (config.head_dim == 0 || config.head_dim > 512) {
@@ -46,17 +50,19 @@ void read_attention(const GgufFile& file, const std::string& prefix, ModelConfig
   }
   const size_t value_dim = count_or(file, prefix + "attention.value_length", config.head_dim, 512);
   if (value_dim != config.head_dim) {
-    refuse(file, "keys of " + std::to_string(config.head_dim) + " and values of " + std::to_string(value_dim) +
-                     " dims in one head are not supported");
+    refuse(file, "keys of " + std::to_string(config.head_dim) + " and values of " +
+                     std::to_string(value_dim) + " dims in one head are not supported");
   }
-  config.norm_epsilon = static_cast<float>(positive(file, prefix + "attention.layer_norm_rms_epsilon",
-                                                    file.get_float(prefix + "attention.layer_norm_rms_epsilon")));
+  config.norm_epsilon =
+      static_cast<float>(positive(file, prefix + "attention.layer_norm_rms_epsilon",
+                                  file.get_float(prefix + "attention.layer_norm_rms_epsilon")));
 }
 
 void read_rope(const GgufFile& file, const std::string& prefix, ModelConfig& config) {
   config.rope_dims = count_or(file, prefix + "rope.dimension_count", config.head_dim, config.head_dim);
   if (config.rope_dims % 2 != 0) refuse(file, prefix + "rope.dimension_count is odd");
-  config.rope_base = positive(file, prefix + "rope.freq_base", file.get_float_or(prefix + "rope.freq_base", 10000.0));
+  config.rope_base =
+      positive(file, prefix + "rope.freq_base", file.get_float_or(prefix + "rope.freq_base", 10000.0));
   std::string factor = prefix + "rope.scaling.factor";
   if (file.find(factor) == nullptr && file.find(prefix + "rope.scale_linear") != nullptr) {
     factor = prefix + "rope.scale_linear";  // its name in older files
@@ -73,12 +79,14 @@ void read_rope(const GgufFile& file, const std::string& prefix, ModelConfig& con
 
 // What the forward pass does not do must not be in the file.
 void refuse_unsupported(const GgufFile& file, const std::string& prefix) {
-  if (file.get_uint_or(prefix + "expert_count", 0) > 0) refuse(file, "mixture-of-experts models are not supported");
+  if (file.get_uint_or(prefix + "expert_count", 0) > 0)
+    refuse(file, "mixture-of-experts models are not supported");
   if (file.get_uint_or(prefix + "attention.sliding_window", 0) > 0) {
     refuse(file, "sliding-window attention is not supported");
   }
-  for (const char* key : {"attention.clamp_kqv", "attention.max_alibi_bias", "logit_scale", "embedding_scale",
-                          "residual_scale", "attention.scale", "attn_logit_softcapping", "final_logit_softcapping"}) {
+  for (const char* key :
+       {"attention.clamp_kqv", "attention.max_alibi_bias", "logit_scale", "embedding_scale", "residual_scale",
+        "attention.scale", "attn_logit_softcapping", "final_logit_softcapping"}) {
     if (file.find(prefix + key) != nullptr && file.get_float(prefix + key) != 0.0) {
       refuse(file, prefix + key + " is not supported");
     }

@@ -15,7 +15,7 @@ struct ModelConfig {
   std::string architecture;  // "llama"
   std::string name;
   size_t n_layers = 0;
-  size_t width = 0;      // values of the residual stream
+  size_t width = 0;  // values of the residual stream
   size_t ffn_width = 0;
   size_t n_heads = 0;
   size_t n_kv_heads = 0;

@@ -1,6 +1,7 @@
 // The forward pass. Layer by layer over the whole span, and within a layer in chunks of tokens:
 //
-//   x -> norm -> q k v -> rotate -> Cache.append, Cache.attend -> output, += x -> norm -> gate, up -> down, += x
+//   x -> norm -> q k v -> rotate -> Cache.append, Cache.attend -> output, += x -> norm -> gate, up -> down,
+//   += x
 //
 // Only x spans all tokens; everything else is the size of a chunk. All members of the team walk through the
 // same phases, see base/team.h.
@@ -35,15 +36,15 @@ struct PrivateBuffers {
 };
 
 struct Workspace::Buffers {
-  size_t n_tokens = 0;       // of the last forward
-  std::vector<float> x;      // [n_tokens][width]
-  std::vector<float> floats; // [chunk][widest]
+  size_t n_tokens = 0;        // of the last forward
+  std::vector<float> x;       // [n_tokens][width]
+  std::vector<float> floats;  // [chunk][widest]
   std::vector<uint8_t> tiles;
-  std::vector<float> qkv;        // [chunk][q | k | v]
-  std::vector<float> attended;   // [chunk][q]
-  std::vector<float> hidden;     // [chunk][ffn], only where a product reads floats
+  std::vector<float> qkv;       // [chunk][q | k | v]
+  std::vector<float> attended;  // [chunk][q]
+  std::vector<float> hidden;    // [chunk][ffn], only where a product reads floats
   std::vector<uint8_t> hidden_tiles;
-  std::vector<float> cosine;     // [positions][rope_dims / 2]
+  std::vector<float> cosine;  // [positions][rope_dims / 2]
   std::vector<float> sine;
   size_t n_positions = 0;
   std::vector<double> frequencies;  // of the angles above
@@ -68,7 +69,10 @@ void grow(std::vector<T>& buffer, size_t n) {
 class ForwardPass {
  public:
   ForwardPass(const Model& model, Workspace::Buffers& buffers, Worker& worker)
-      : model_(model), config_(model.config_), buffers_(buffers), worker_(worker),
+      : model_(model),
+        config_(model.config_),
+        buffers_(buffers),
+        worker_(worker),
         own_(buffers.members[static_cast<size_t>(worker.rank())]) {}
 
   void embed(std::span<const int32_t> tokens) {
@@ -104,10 +108,11 @@ class ForwardPass {
                        [&](const PackedMatrix* m) { return reads_tiles(*m, model_.precision_); });
   }
 
-  // Puts rows [n][columns] into the form that `readers` read. `fill(i, to)` gives row i in f32, written to `to`
-  // or lying elsewhere. Ends with all members ready.
+  // Puts rows [n][columns] into the form that `readers` read. `fill(i, to)` gives row i in f32, written to
+  // `to` or lying elsewhere. Ends with all members ready.
   template <typename Fill>
-  Activations prepare(size_t n, size_t columns, std::initializer_list<const PackedMatrix*> readers, const Fill& fill) {
+  Activations prepare(size_t n, size_t columns, std::initializer_list<const PackedMatrix*> readers,
+                      const Fill& fill) {
     Activations result;
     result.n_tokens = n;
     result.columns = columns;
@@ -163,8 +168,9 @@ class ForwardPass {
     cache.append(worker_, index, first, n, k, v, ld);
     float* attended = buffers_.attended.data();
     cache.attend(worker_, index, first, n, q, ld, attended, q_width);
-    const Activations heads =
-        prepare(n, q_width, {&layer.output}, [&](size_t i, float*) -> const float* { return attended + i * q_width; });
+    const Activations heads = prepare(n, q_width, {&layer.output}, [&](size_t i, float*) -> const float* {
+      return attended + i * q_width;
+    });
     multiply(worker_, model_.precision_, heads, {{&layer.output, x, config_.width, true}});
   }
 
@@ -191,7 +197,8 @@ class ForwardPass {
     hidden.floats = buffers_.hidden.data();
     hidden.tiles = buffers_.hidden_tiles.data();
     const size_t n_blocks = (config_.ffn_width + kHiddenBlock - 1) / kHiddenBlock;
-    const auto grain = static_cast<int64_t>(std::max<size_t>(1, n_blocks / (8 * static_cast<size_t>(worker_.size()))));
+    const auto grain =
+        static_cast<int64_t>(std::max<size_t>(1, n_blocks / (8 * static_cast<size_t>(worker_.size()))));
     worker_.share(static_cast<int64_t>(n_blocks), grain, [&](int64_t begin, int64_t end) {
       for (int64_t block = begin; block < end; ++block) {
         for (size_t tile = 0; tile < normed.n_tiles(); ++tile) {
@@ -211,15 +218,18 @@ class ForwardPass {
     const size_t count = std::min(tile_tokens, normed.n_tokens - first);
     for (size_t row = 0; row < n_rows; row += kPanelRows) {
       const size_t panel = (first_row + row) / kPanelRows;
-      multiply_panel(layer.gate, model_.precision_, normed, panel, tile, own_.gate.data() + row, kHiddenBlock, false);
-      multiply_panel(layer.up, model_.precision_, normed, panel, tile, own_.up.data() + row, kHiddenBlock, false);
+      multiply_panel(layer.gate, model_.precision_, normed, panel, tile, own_.gate.data() + row, kHiddenBlock,
+                     false);
+      multiply_panel(layer.up, model_.precision_, normed, panel, tile, own_.up.data() + row, kHiddenBlock,
+                     false);
     }
     ops().silu_multiply(own_.gate.data(), own_.up.data(), static_cast<int>(count * kHiddenBlock));
     if (reads_tiles(layer.down, model_.precision_)) {
       const size_t block_bytes = kActivationBlockBytes * tile_tokens;
       const size_t n_blocks = config_.ffn_width / kBlockColumns;
-      ops().quantize_tile(own_.gate.data(), kHiddenBlock, static_cast<int>(count), static_cast<int>(tile_tokens),
-                          kBlockColumns, buffers_.hidden_tiles.data() + (tile * n_blocks + block) * block_bytes);
+      ops().quantize_tile(own_.gate.data(), kHiddenBlock, static_cast<int>(count),
+                          static_cast<int>(tile_tokens), kBlockColumns,
+                          buffers_.hidden_tiles.data() + (tile * n_blocks + block) * block_bytes);
     } else {
       for (size_t i = 0; i < count; ++i) {
         std::copy_n(own_.gate.data() + i * kHiddenBlock, n_rows,
@@ -265,7 +275,8 @@ class ForwardPass {
     std::vector<double> frequencies(half);
     for (size_t i = 0; i < half; ++i) {
       double& frequency = frequencies[i];
-      frequency = std::pow(config.rope_base, -2.0 * static_cast<double>(i) / static_cast<double>(config.rope_dims));
+      frequency =
+          std::pow(config.rope_base, -2.0 * static_cast<double>(i) / static_cast<double>(config.rope_dims));
       frequency /= config.rope_scale;
       if (!model.rope_factors_.empty()) frequency /= static_cast<double>(model.rope_factors_[i]);
     }
@@ -322,7 +333,8 @@ void Model::logits(std::span<const size_t> rows, Workspace& workspace, Team& tea
   for (size_t first = 0; first < rows.size(); first += kChunkTokens) {
     const size_t n = std::min(kChunkTokens, rows.size() - first);
     for (size_t i = 0; i < n; ++i) {
-      std::copy_n(buffers.x.data() + rows[first + i] * config_.width, config_.width, x.data() + i * config_.width);
+      std::copy_n(buffers.x.data() + rows[first + i] * config_.width, config_.width,
+                  x.data() + i * config_.width);
     }
     team.run([&](Worker& worker) {
       ForwardPass(*this, buffers, worker).head(x.data(), n, out + first * config_.vocabulary);

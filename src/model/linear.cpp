@@ -4,14 +4,15 @@
 
 namespace quire {
 
-void multiply_panel(const PackedMatrix& matrix, Precision precision, const Activations& activations, size_t panel,
-                    size_t tile, float* out, size_t ldo, bool accumulate) {
+void multiply_panel(const PackedMatrix& matrix, Precision precision, const Activations& activations,
+                    size_t panel, size_t tile, float* out, size_t ldo, bool accumulate) {
   const bool tiles = reads_tiles(matrix, precision);
   const auto tile_tokens = static_cast<size_t>(activations.tile_tokens());
   const size_t first = tile * tile_tokens;
   const void* source = activations.floats + first * activations.columns;
   if (tiles) {
-    source = activations.tiles + tile * (activations.columns / kBlockColumns) * kActivationBlockBytes * tile_tokens;
+    source = activations.tiles +
+             tile * (activations.columns / kBlockColumns) * kActivationBlockBytes * tile_tokens;
   }
   LinearArgs args;
   args.panel = matrix.panel(panel);
@@ -42,7 +43,8 @@ void multiply(Worker& worker, Precision precision, const Activations& activation
       const auto tile_tokens = static_cast<size_t>(activations.tile_tokens());
       for (size_t tile = 0; tile < activations.n_tiles(); ++tile) {
         float* out = product->out + tile * tile_tokens * product->ldo + panel * kPanelRows;
-        multiply_panel(*product->matrix, precision, activations, panel, tile, out, product->ldo, product->accumulate);
+        multiply_panel(*product->matrix, precision, activations, panel, tile, out, product->ldo,
+                       product->accumulate);
       }
     }
   });

@@ -16,7 +16,7 @@ namespace quire {
 struct Activations {
   size_t n_tokens = 0;
   size_t columns = 0;
-  const float* floats = nullptr;  // [n_tokens][columns]
+  const float* floats = nullptr;   // [n_tokens][columns]
   const uint8_t* tiles = nullptr;  // quantized (panel.h), tiles of tile_tokens()
 
   // A single token gets tiles of one, so that decode does no padded work.
@@ -43,9 +43,10 @@ struct Product {
   bool accumulate = false;
 };
 
-// One panel of the matrix times the tokens of one tile; out at the tile's first token and the panel's first row.
-void multiply_panel(const PackedMatrix& matrix, Precision precision, const Activations& activations, size_t panel,
-                    size_t tile, float* out, size_t ldo, bool accumulate);
+// One panel of the matrix times the tokens of one tile; out at the tile's first token and the panel's first
+// row.
+void multiply_panel(const PackedMatrix& matrix, Precision precision, const Activations& activations,
+                    size_t panel, size_t tile, float* out, size_t ldo, bool accumulate);
 
 // All products, side by side; every member of the team calls it.
 void multiply(Worker& worker, Precision precision, const Activations& activations,

@@ -40,7 +40,8 @@ class TensorSource {
   void refuse_rest() const {
     for (const TensorInfo& tensor : file_.tensors()) {
       if (!taken_.contains(tensor.name)) {
-        throw Error(file_.path() + ": tensor '" + tensor.name.substr(0, 80) + "' is not part of a supported model");
+        throw Error(file_.path() + ": tensor '" + tensor.name.substr(0, 80) +
+                    "' is not part of a supported model");
       }
     }
   }
@@ -53,8 +54,8 @@ class TensorSource {
 
   void check_shape(const TensorInfo& tensor, size_t n_rows, size_t n_columns) const {
     if (tensor.row_length() == n_columns && tensor.n_rows() == n_rows) return;
-    throw Error(file_.path() + ": tensor '" + tensor.name + "' is " + std::to_string(tensor.n_rows()) + " x " +
-                std::to_string(tensor.row_length()) + ", expected " + std::to_string(n_rows) + " x " +
+    throw Error(file_.path() + ": tensor '" + tensor.name + "' is " + std::to_string(tensor.n_rows()) +
+                " x " + std::to_string(tensor.row_length()) + ", expected " + std::to_string(n_rows) + " x " +
                 std::to_string(n_columns));
   }
 
@@ -108,7 +109,8 @@ Model Model::load(const GgufFile& file, Team& team, Precision precision) {
   for (size_t i = 0; i < config.n_layers; ++i) model.layers_.push_back(load_layer(source, config, i));
   model.output_norm_ = source.vector("output_norm.weight", config.width);
   model.embedding_ = source.matrix("token_embd.weight", config.vocabulary, config.width);
-  if (source.has("output.weight")) model.head_ = source.matrix("output.weight", config.vocabulary, config.width);
+  if (source.has("output.weight"))
+    model.head_ = source.matrix("output.weight", config.vocabulary, config.width);
   if (source.has("rope_freqs.weight")) {
     model.rope_factors_ = source.vector("rope_freqs.weight", config.rope_dims / 2);
     for (const float factor : model.rope_factors_) {
@@ -122,9 +124,11 @@ Model Model::load(const GgufFile& file, Team& team, Precision precision) {
 }
 
 uint64_t Model::weight_bytes() const {
-  uint64_t total = embedding_.data.size_bytes() + head_.data.size_bytes() + output_norm_.size() * sizeof(float);
+  uint64_t total =
+      embedding_.data.size_bytes() + head_.data.size_bytes() + output_norm_.size() * sizeof(float);
   for (const Layer& layer : layers_) {
-    for (const PackedMatrix* matrix : {&layer.q, &layer.k, &layer.v, &layer.output, &layer.gate, &layer.up, &layer.down}) {
+    for (const PackedMatrix* matrix :
+         {&layer.q, &layer.k, &layer.v, &layer.output, &layer.gate, &layer.up, &layer.down}) {
       total += matrix->data.size_bytes();
     }
     total += (layer.attention_norm.size() + layer.ffn_norm.size()) * sizeof(float);

@@ -13,9 +13,9 @@ namespace quire {
 
 // What a step saw, handed to the policies after it.
 struct StepStats {
-  uint64_t n_tokens = 0;         // in the cache after the step
-  uint64_t rows_read = 0;        // key rows attended to, summed over layers and KV heads
-  uint64_t bytes_read = 0;       // bytes of the cache that these rows and any index took
+  uint64_t n_tokens = 0;    // in the cache after the step
+  uint64_t rows_read = 0;   // key rows attended to, summed over layers and KV heads
+  uint64_t bytes_read = 0;  // bytes of the cache that these rows and any index took
 };
 
 // Chooses the tokens that one layer reads in a decode step.

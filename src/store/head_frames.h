@@ -11,7 +11,7 @@ namespace quire {
 struct HeadFrames {
   Frame key;
   Frame value;
-  bool key_framed = false;    // false: rows are coded as they are
+  bool key_framed = false;  // false: rows are coded as they are
   bool value_framed = false;
   const Codebook* key_book = nullptr;
   const Codebook* value_book = nullptr;

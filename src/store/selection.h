@@ -22,7 +22,9 @@ class Selection {
   uint64_t word(size_t kv_head, size_t page) const {
     return all_ ? ~uint64_t{0} : words_[kv_head * n_pages_ + page];
   }
-  void mark(size_t kv_head, size_t token) { words_[kv_head * n_pages_ + token / 64] |= uint64_t{1} << (token % 64); }
+  void mark(size_t kv_head, size_t token) {
+    words_[kv_head * n_pages_ + token / 64] |= uint64_t{1} << (token % 64);
+  }
 
  private:
   Selection() = default;

@@ -38,7 +38,9 @@ void Store::extend(size_t n_new) {
   if (n_new == 0) return;
   const size_t n_pages = pages_for(n_tokens_ + n_new);
   const size_t first = n_tokens_ / kTokensPerPage;
-  const auto layer_has_room = [&](const std::vector<PageRef>& pages) { return has_room(pages, first, n_pages); };
+  const auto layer_has_room = [&](const std::vector<PageRef>& pages) {
+    return has_room(pages, first, n_pages);
+  };
   if (std::all_of(pages_.begin(), pages_.end(), layer_has_room)) return;  // 63 of 64 decode steps
   // To go back, when a budget refuses half-way.
   std::vector<std::vector<PageRef>> before;
@@ -53,8 +55,8 @@ void Store::extend(size_t n_new) {
   }
 }
 
-// The layer's pages with room for n_new more tokens. Pages behind the first that will be written are there when an
-// earlier extend() was not followed by a commit().
+// The layer's pages with room for n_new more tokens. Pages behind the first that will be written are there
+// when an earlier extend() was not followed by a commit().
 std::vector<PageRef> Store::grown_layer(size_t layer, size_t n_new) const {
   const size_t n_pages = pages_for(n_tokens_ + n_new);
   std::vector<PageRef> pages = pages_[layer];
@@ -78,7 +80,8 @@ Store::Need Store::bytes_for(size_t layer, size_t n_new) const {
   const LayerLayout& layout = layouts_[layer];
   const size_t n_total = n_tokens_ + n_new;
   const size_t n_sealed = layout.sealed_pages(n_total);
-  const uint64_t sealed_bytes = n_sealed * layout.sealed.page_bytes() + (n_sealed > 0 ? layout.sink_bytes() : 0);
+  const uint64_t sealed_bytes =
+      n_sealed * layout.sealed.page_bytes() + (n_sealed > 0 ? layout.sink_bytes() : 0);
   const uint64_t open_before = pages_for(n_total) - layout.sealed_pages(n_tokens_);
   const uint64_t open_after = pages_for(n_total) - n_sealed;
   const uint64_t page_bytes = layout.open.page_bytes();
@@ -117,7 +120,8 @@ void Store::copy_sinks(size_t layer, const Page& page, Page& sinks) const {
   }
 }
 
-void Store::seal(const Sealing& sealing, size_t layer, size_t page, size_t kv_head, const HeadFrames& frames) const {
+void Store::seal(const Sealing& sealing, size_t layer, size_t page, size_t kv_head,
+                 const HeadFrames& frames) const {
   const LayerLayout& layout = layouts_[layer];
   const std::byte* open = pages_[layer][page]->data;
   std::byte* coded = sealing.coded[page - sealing.first]->data;
@@ -153,7 +157,8 @@ void Store::crop(size_t n_tokens) {
   if (n_tokens == 0) std::fill(sinks_.begin(), sinks_.end(), nullptr);
 }
 
-void Store::write(size_t layer, size_t kv_head, size_t first, size_t n, const float* k, const float* v, size_t ld) {
+void Store::write(size_t layer, size_t kv_head, size_t first, size_t n, const float* k, const float* v,
+                  size_t ld) {
   const RowLayout& layout = layouts_[layer].open;
   const int head_dim = static_cast<int>(layout.head_dim);
   const auto key_format = static_cast<size_t>(layout.key_format);
@@ -162,8 +167,8 @@ void Store::write(size_t layer, size_t kv_head, size_t first, size_t n, const fl
     const size_t slot = first % kTokensPerPage;
     const size_t piece = std::min(n, kTokensPerPage - slot);
     std::byte* page = pages_[layer][first / kTokensPerPage]->data;
-    ops().store_keys[key_format](page + layout.key_offset(kv_head), static_cast<int>(slot), static_cast<int>(piece),
-                                 head_dim, k, ld);
+    ops().store_keys[key_format](page + layout.key_offset(kv_head), static_cast<int>(slot),
+                                 static_cast<int>(piece), head_dim, k, ld);
     ops().store_values[value_format](page + layout.value_offset(kv_head), static_cast<int>(slot),
                                      static_cast<int>(piece), head_dim, v, ld);
     first += piece;

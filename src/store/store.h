@@ -15,8 +15,8 @@ namespace quire {
 
 constexpr size_t kTokensPerPage = 64;
 
-// Shape of the keys and values of one layer in open pages, which take rows as they come. Every KV head has its keys as [head_dim][64] and its values
-// as [64][head_dim], one after the other in the page:
+// Shape of the keys and values of one layer in open pages, which take rows as they come. Every KV head has
+// its keys as [head_dim][64] and its values as [64][head_dim], one after the other in the page:
 //
 //   page: | keys of head 0 | values of head 0 | keys of head 1 | values of head 1 | ...
 struct RowLayout {
@@ -85,7 +85,8 @@ struct LayerView {
     return n;
   }
   const std::byte* keys(size_t kv_head, size_t page) const {
-    const size_t offset = pages[page]->sealed ? layer->sealed.key_offset(kv_head) : layout->key_offset(kv_head);
+    const size_t offset =
+        pages[page]->sealed ? layer->sealed.key_offset(kv_head) : layout->key_offset(kv_head);
     return pages[page]->data + offset;
   }
   const std::byte* values(size_t kv_head, size_t page) const {
@@ -93,7 +94,9 @@ struct LayerView {
         pages[page]->sealed ? layer->sealed.value_offset(kv_head) : layout->value_offset(kv_head);
     return pages[page]->data + offset;
   }
-  const std::byte* sink_keys(size_t kv_head) const { return sinks->data + kv_head * layer->sink_head_bytes(); }
+  const std::byte* sink_keys(size_t kv_head) const {
+    return sinks->data + kv_head * layer->sink_head_bytes();
+  }
   const std::byte* sink_values(size_t kv_head) const { return sink_keys(kv_head) + layer->sink_key_bytes(); }
 };
 
@@ -132,13 +135,14 @@ class Store {
     PageRef sinks;  // if page 0 is among them
   };
   Sealing begin_sealing(size_t layer, size_t n_tokens) const;
-  void seal(const Sealing& sealing, size_t layer, size_t page, size_t kv_head, const HeadFrames& frames) const;
+  void seal(const Sealing& sealing, size_t layer, size_t page, size_t kv_head,
+            const HeadFrames& frames) const;
   void end_sealing(Sealing&& sealing, size_t layer);
 
   // The committed tokens become n_tokens() + n_new.
   void commit(size_t n_new);
-  // Forgets all tokens from n_tokens on, and the pages that held only these. Sealed pages stay sealed: cutting
-  // into one is refused with an Error that names the shortest length possible.
+  // Forgets all tokens from n_tokens on, and the pages that held only these. Sealed pages stay sealed:
+  // cutting into one is refused with an Error that names the shortest length possible.
   void crop(size_t n_tokens);
   // A second sequence with the same tokens; pages are shared.
   Store fork() const { return *this; }

@@ -80,9 +80,9 @@ class LongWord {
   int32_t* ids_;
   uint32_t n_;
   std::vector<uint32_t> previous_;
-  std::vector<uint32_t> next_;             // n_ after the last
-  std::vector<MergeTable::Merge> pairs_;   // of the symbol with its next
-  std::vector<uint64_t> heap_;             // rank << 32 | place of the left symbol
+  std::vector<uint32_t> next_;            // n_ after the last
+  std::vector<MergeTable::Merge> pairs_;  // of the symbol with its next
+  std::vector<uint64_t> heap_;            // rank << 32 | place of the left symbol
 };
 
 }  // namespace

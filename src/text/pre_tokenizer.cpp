@@ -41,8 +41,11 @@ constexpr std::array<Class, 128> make_ascii_classes() {
     const bool number = c >= '0' && c <= '9';
     const bool newline = c == '\r' || c == '\n';
     const bool space = c == ' ' || (c >= '\t' && c <= '\r');
-    classes[c] = letter ? Class::kLetter : number ? Class::kNumber : newline ? Class::kNewline
-                 : space ? Class::kSpace : Class::kSymbol;
+    classes[c] = letter    ? Class::kLetter
+                 : number  ? Class::kNumber
+                 : newline ? Class::kNewline
+                 : space   ? Class::kSpace
+                           : Class::kSymbol;
   }
   return classes;
 }
@@ -62,14 +65,11 @@ Class class_of(uint32_t code_point) {
     case UTF8PROC_CATEGORY_LL:
     case UTF8PROC_CATEGORY_LT:
     case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO:
-      return Class::kLetter;
+    case UTF8PROC_CATEGORY_LO: return Class::kLetter;
     case UTF8PROC_CATEGORY_ND:
     case UTF8PROC_CATEGORY_NL:
-    case UTF8PROC_CATEGORY_NO:
-      return Class::kNumber;
-    default:
-      return Class::kSymbol;
+    case UTF8PROC_CATEGORY_NO: return Class::kNumber;
+    default: return Class::kSymbol;
   }
 }
 
@@ -192,14 +192,10 @@ PreTokenizer::PreTokenizer(std::string_view name) {
 
 size_t PreTokenizer::next_word(std::string_view text) const {
   switch (kind_) {
-    case Kind::kGpt2:
-      return next_gpt2(text, false);
-    case Kind::kSmolLm:
-      return next_gpt2(text, true);
-    case Kind::kLlama3:
-      return next_llama3(text, 3);
-    case Kind::kQwen2:
-      return next_llama3(text, 1);
+    case Kind::kGpt2: return next_gpt2(text, false);
+    case Kind::kSmolLm: return next_gpt2(text, true);
+    case Kind::kLlama3: return next_llama3(text, 3);
+    case Kind::kQwen2: return next_llama3(text, 1);
   }
   return text.size();
 }

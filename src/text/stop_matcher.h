@@ -48,8 +48,8 @@ class StopMatcher {
 
   std::vector<Node> nodes_;  // [0] is the root; empty if there are no stops
   int32_t state_ = 0;
-  std::string held_;               // text not yet returned
-  size_t match_start_ = kNone;     // in held_: start of the earliest completed stop
+  std::string held_;            // text not yet returned
+  size_t match_start_ = kNone;  // in held_: start of the earliest completed stop
   bool stopped_ = false;
 };
 

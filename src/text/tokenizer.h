@@ -86,10 +86,10 @@ class Tokenizer {
   void encode_word(std::string_view word, std::vector<int32_t>& ids) const;
 
   PreTokenizer pre_tokenizer_;
-  std::string arena_;                    // raw bytes of all tokens, one after the other
-  std::vector<uint32_t> offsets_;        // size() + 1 offsets into arena_
+  std::string arena_;              // raw bytes of all tokens, one after the other
+  std::vector<uint32_t> offsets_;  // size() + 1 offsets into arena_
   std::vector<int32_t> types_;
-  PieceTable pieces_;                    // raw bytes -> id, for tokens that plain text may become
+  PieceTable pieces_;  // raw bytes -> id, for tokens that plain text may become
   MergeTable merges_;
   std::array<int32_t, 256> byte_ids_{};  // -1 where the vocabulary has no token for the byte
   SpecialTokens user_defined_;           // split out always

@@ -41,8 +41,8 @@ const Model& model(Precision precision) {
 Recipe rows(Format format) { return {format, format}; }
 
 // Logits [positions][vocabulary] after a prompt that is computed in steps of `chunk` tokens.
-std::vector<float> logits(const golden::GoldenFile& golden, Precision precision, const Recipe& recipe, size_t chunk,
-                          int n_threads = kThreads) {
+std::vector<float> logits(const golden::GoldenFile& golden, Precision precision, const Recipe& recipe,
+                          size_t chunk, int n_threads = kThreads) {
   const Model& m = model(precision);
   Team team(n_threads);
   PagePool pool;
@@ -87,8 +87,9 @@ Agreement compare(const golden::GoldenFile& golden, const std::vector<float>& ou
 }
 
 void print(const char* what, size_t n_tokens, const Agreement& a) {
-  std::printf("%-28s %5zu tokens: KL mean %.3g, largest %.3g; first token differs at %zu of %zu decided positions\n",
-              what, n_tokens, a.mean_kl, a.largest_kl, a.n_wrong, a.n_decided);
+  std::printf(
+      "%-28s %5zu tokens: KL mean %.3g, largest %.3g; first token differs at %zu of %zu decided positions\n",
+      what, n_tokens, a.mean_kl, a.largest_kl, a.n_wrong, a.n_decided);
 }
 
 class Forward : public ::testing::TestWithParam<size_t> {

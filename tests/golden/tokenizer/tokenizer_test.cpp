@@ -168,7 +168,7 @@ TEST_F(GoldenTokenizer, ChatEqualsRenderedTemplate) {
 
 // A quadratic step anywhere takes minutes here; the bound is loose enough for sanitizers on a busy machine.
 TEST_F(GoldenTokenizer, AMegabyteOfAnythingTakesLinearTime) {
-  const char* units[] = {"a", " ", "7", "\n", "\t \n", "-", "<|im_", "'", "the", "\xF0\x9F\x98\x80",
+  const char* units[] = {"a",           " ", "7", "\n", "\t \n", "-", "<|im_", "'", "the", "\xF0\x9F\x98\x80",
                          "\xE6\xBC\xA2"};
   for (const char* pre_tokenizer : {"smollm", "llama-bpe"}) {
     const Tokenizer t = tokenizer(pre_tokenizer);

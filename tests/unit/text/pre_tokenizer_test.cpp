@@ -51,9 +51,7 @@ TEST(PreTokenizer, Llama3TakesThreeDigitsAndOneSymbolBeforeLetters) {
   EXPECT_EQ(split("llama-bpe", "a'\xC5\xBF"), (Words{"a", "'\xC5\xBF"}));  // long s
 }
 
-TEST(PreTokenizer, Qwen2TakesOneDigit) {
-  EXPECT_EQ(split("qwen2", " 12a"), (Words{" ", "1", "2", "a"}));
-}
+TEST(PreTokenizer, Qwen2TakesOneDigit) { EXPECT_EQ(split("qwen2", " 12a"), (Words{" ", "1", "2", "a"})); }
 
 TEST(PreTokenizer, UnicodeSpacesAndInvalidBytes) {
   EXPECT_EQ(split("gpt-2", "a\xC2\xA0\xE3\x80\x80z"), (Words{"a", "\xC2\xA0", "\xE3\x80\x80", "z"}));

@@ -80,9 +80,7 @@ TEST(StopMatcher, StopInsideAnEmoji) {
   EXPECT_EQ(stream({family.substr(0, 3), family.substr(3)}, {"\xF0\x9F\x91\xA7"}), family.substr(0, 7));
 }
 
-TEST(StopMatcher, NoStopsLetEverythingPass) {
-  EXPECT_EQ(stream({"a", "b"}, {}), "ab");
-}
+TEST(StopMatcher, NoStopsLetEverythingPass) { EXPECT_EQ(stream({"a", "b"}, {}), "ab"); }
 
 TEST(StopMatcher, EmptyAndEndlessStopsAreErrors) {
   EXPECT_THROW(StopMatcher({"a", ""}), Error);

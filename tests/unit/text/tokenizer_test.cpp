@@ -106,7 +106,10 @@ TEST(Tokenizer, BytesWithoutATokenAreNamedAndDropped) {
   v.types[0xff] = kTokenUnused;
   const Tokenizer tokenizer(v.view());
   EXPECT_EQ(tokenizer.missing_bytes(), std::vector<uint8_t>{0xff});
-  EXPECT_EQ(tokenizer.encode("a\xFF" "b", ControlTokens::kAsText), (Ids{'a', 'b'}));
+  EXPECT_EQ(tokenizer.encode("a\xFF"
+                             "b",
+                             ControlTokens::kAsText),
+            (Ids{'a', 'b'}));
 }
 
 TEST(Tokenizer, DecodingAnIdOutsideTheVocabularyIsAnError) {
