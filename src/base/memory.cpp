@@ -1,9 +1,11 @@
 #include "base/memory.h"
 
 #include <sys/mman.h>
-#include <sys/resource.h>
 
+#include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <string>
 #include <utility>
 
 #include "base/error.h"
@@ -38,10 +40,16 @@ Memory& Memory::operator=(Memory&& other) noexcept {
   return *this;
 }
 
+// From /proc and not from getrusage(), whose figure survives exec: a program started by a large one would report
+// its parent's size.
 uint64_t peak_resident_bytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
+  std::ifstream status("/proc/self/status");
+  std::string line;
+  while (std::getline(status, line)) {
+    unsigned long long kibibytes = 0;
+    if (std::sscanf(line.c_str(), "VmHWM: %llu kB", &kibibytes) == 1) return kibibytes * 1024;
+  }
+  return 0;
 }
 
 }  // namespace quire

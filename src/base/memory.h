@@ -34,7 +34,7 @@ class Memory {
   size_t n_bytes_ = 0;
 };
 
-// Largest resident size of this process so far.
+// Largest resident size of this process so far; 0 where the system does not tell.
 uint64_t peak_resident_bytes();
 
 }  // namespace quire

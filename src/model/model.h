@@ -19,7 +19,7 @@ namespace quire {
 
 // How products are computed.
 enum class Precision : uint8_t {
-  kFast,     // activations in 8 bits per 32 values
+  kFast,     // activations as 16-bit codes, one scale for 32 values
   kPrecise,  // activations in f32
 };
 
