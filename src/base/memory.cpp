@@ -40,8 +40,8 @@ Memory& Memory::operator=(Memory&& other) noexcept {
   return *this;
 }
 
-// From /proc and not from getrusage(), whose figure survives exec: a program started by a large one would report
-// its parent's size.
+// From /proc and not from getrusage(), whose figure survives exec: a program started by a large one would
+// report its parent's size.
 uint64_t peak_resident_bytes() {
   std::ifstream status("/proc/self/status");
   std::string line;
