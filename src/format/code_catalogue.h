@@ -8,6 +8,7 @@
 #include "format/kivi.h"
 #include "format/polar.h"
 #include "format/turbo.h"
+#include "format/turbo_panel.h"
 #include "format/turbo_prod.h"
 
 namespace quire {
@@ -26,6 +27,9 @@ enum class Code : uint8_t {
   kKivi4,
   kPolar4,
   kPolar4r,
+  kNested2,
+  kNested3,
+  kNested4,
 };
 
 template <Code code_, CodeFormat Format_>
@@ -44,9 +48,9 @@ struct CodeList {
   }
 };
 
-using Codes = CodeList<CodeEntry<Code::kTurbo2, Turbo<2>>,       //
-                       CodeEntry<Code::kTurbo3, Turbo<3>>,       //
-                       CodeEntry<Code::kTurbo4, Turbo<4>>,       //
+using Codes = CodeList<CodeEntry<Code::kTurbo2, TurboPanel<2>>,       //
+                       CodeEntry<Code::kTurbo3, TurboPanel<3>>,       //
+                       CodeEntry<Code::kTurbo4, TurboPanel<4>>,       //
                        CodeEntry<Code::kTurbo2q, TurboProd<2>>,  //
                        CodeEntry<Code::kTurbo3q, TurboProd<3>>,  //
                        CodeEntry<Code::kTurbo4q, TurboProd<4>>,  //
@@ -55,7 +59,10 @@ using Codes = CodeList<CodeEntry<Code::kTurbo2, Turbo<2>>,       //
                        CodeEntry<Code::kKivi2, Kivi<2>>,         //
                        CodeEntry<Code::kKivi4, Kivi<4>>,         //
                        CodeEntry<Code::kPolar4, Polar4>,         //
-                       CodeEntry<Code::kPolar4r, Polar4r>>;
+                       CodeEntry<Code::kPolar4r, Polar4r>,       //
+                       CodeEntry<Code::kNested2, Turbo<2>>,      //
+                       CodeEntry<Code::kNested3, Turbo<3>>,      //
+                       CodeEntry<Code::kNested4, Turbo<4>>>;
 static_assert(Codes::in_order());
 constexpr int kCodeCount = Codes::kSize;
 

@@ -1,4 +1,4 @@
-// turbo2, turbo3, turbo4: a rotated row as its norm and a Lloyd-Max code of every coordinate of its
+// nested2, nested3, nested4: a rotated row as its norm and a Lloyd-Max code of every coordinate of its
 // direction.
 //
 // TurboQuant (arXiv 2504.19874), algorithm 1, with two differences: the norm stored is |x| / |c(x)|, where
@@ -78,7 +78,7 @@ struct Turbo {
                                      kBounds[bits - 1],
                                      kBounds[bits - 1],
                                      true,
-                                     "TurboQuant, arXiv 2504.19874, algorithm 1, norm corrected"};
+                                     "TurboQuant, arXiv 2504.19874, algorithm 1, norm corrected, in bit planes"};
   static constexpr CodebookSpec kCodebook = {CodebookKind::kCoordinate, bits};
 
   // Key pages.

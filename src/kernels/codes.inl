@@ -88,6 +88,12 @@ struct Fused {
 };
 #if defined(QUIRE_ISA_avx512)
 #include "kernels/turbo_avx512.inl"
+#include "kernels/turbo_panel_avx512.inl"
+template <int bits>
+struct Fused<TurboPanel<bits>> {
+  static constexpr auto score = panel_score<bits>;
+  static constexpr auto accumulate = panel_accumulate<bits>;
+};
 template <int bits>
 struct Fused<Turbo<bits>> {
   static constexpr auto score = turbo_score<bits>;

@@ -1,0 +1,214 @@
+// Decode attention alone: time, bytes and share of the machine's memory bandwidth for each recipe, one token at a
+// time over layers that together exceed every cache.
+//
+//   attention_bench [-t THREADS] [--heads H] [--kv-heads K] [--head-dim D] [--tokens N] [--repeats R] RECIPE...
+//
+// The first recipe is what the others are compared with; give `full` first. Medians of R repeats, alternating.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/team.h"
+#include "cache/cache.h"
+#include "kernels/ops.h"
+
+namespace {
+
+using namespace quire;
+using Clock = std::chrono::steady_clock;
+
+struct Options {
+  int n_threads = 2;
+  size_t n_heads = 32;
+  size_t n_kv_heads = 8;
+  size_t head_dim = 128;
+  size_t n_tokens = 32768;
+  int repeats = 9;
+  std::vector<std::string> recipes;
+};
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+// GB/s of all members reading memory that no cache holds.
+double read_bandwidth(Team& team) {
+  constexpr size_t kBytes = size_t{256} << 20;
+  Memory memory(kBytes);
+  std::memset(memory.data(), 1, kBytes);
+  const auto* words = memory.as<uint64_t>();
+  std::vector<double> rates;
+  std::vector<uint64_t> sums(static_cast<size_t>(team.size()) * 8);
+  for (int repeat = 0; repeat < 7; ++repeat) {
+    const auto start = Clock::now();
+    team.run([&](Worker& worker) {
+      worker.share(kBytes / 8, 1 << 16, [&](int64_t begin, int64_t end) {
+        uint64_t a = 0, b = 0, c = 0, d = 0;
+        for (int64_t i = begin; i < end; i += 8) {  // one word of each line is enough to fetch it
+          a += words[i];
+          b ^= words[i + 2];
+          c += words[i + 4];
+          d ^= words[i + 6];
+        }
+        sums[static_cast<size_t>(worker.rank()) * 8] += a + b + c + d;
+      });
+    });
+    rates.push_back(kBytes / seconds_since(start) * 1e-9);
+  }
+  volatile uint64_t sink = sums[0];
+  (void)sink;
+  return median(rates);
+}
+
+float noise(uint64_t& state) {
+  state = state * 6364136223846793005ull + 1442695040888963407ull;
+  return static_cast<float>(static_cast<int32_t>(state >> 32)) * 0x1p-31f;
+}
+
+// A cache of made-up rows: as many layers as make it exceed 128 MB in f16, at least two.
+struct Subject {
+  Geometry geometry;
+  PagePool pool;
+  Cache cache;
+  std::vector<double> times;
+
+  Subject(const Options& options, const std::string& recipe, Team& team)
+      : geometry(shape(options)), cache(Recipe::parse(recipe), geometry, pool) {
+    const size_t width = options.n_kv_heads * options.head_dim;
+    constexpr size_t kStep = 2048;
+    std::vector<float> k(kStep * width), v(kStep * width);
+    uint64_t state = 1;
+    for (size_t first = 0; first < options.n_tokens; first += kStep) {
+      const size_t n = std::min(kStep, options.n_tokens - first);
+      for (float& x : k) x = 2 * noise(state);
+      for (float& x : v) x = noise(state);
+      cache.begin_step(n, team.size());
+      team.run([&](Worker& worker) {
+        for (size_t layer = 0; layer < geometry.n_layers; ++layer) {
+          cache.begin_layer(worker, layer);
+          cache.append(worker, layer, 0, n, k.data(), v.data(), width);
+          cache.end_layer(worker, layer);
+        }
+      });
+      cache.end_step();
+    }
+  }
+
+  static Geometry shape(const Options& options) {
+    const size_t layer_bytes = options.n_tokens * options.n_kv_heads * options.head_dim * 4;
+    const size_t n_layers = std::max<size_t>(2, (size_t{128} << 20) / layer_bytes);
+    return {n_layers, options.n_heads, options.head_dim, std::vector<size_t>(n_layers, options.n_kv_heads)};
+  }
+
+  // One token through all layers; seconds.
+  double step(Team& team) {
+    const size_t q_width = geometry.n_heads * geometry.head_dim;
+    const size_t kv_width = geometry.n_kv_heads[0] * geometry.head_dim;
+    std::vector<float> q(q_width), k(kv_width), out(q_width);
+    uint64_t state = 7;
+    for (float& x : q) x = 0.2f * noise(state);
+    for (float& x : k) x = noise(state);
+    const size_t before = cache.n_tokens();
+    cache.begin_step(1, team.size());
+    const auto start = Clock::now();
+    team.run([&](Worker& worker) {
+      for (size_t layer = 0; layer < geometry.n_layers; ++layer) {
+        cache.append(worker, layer, 0, 1, k.data(), k.data(), kv_width);
+        cache.attend(worker, layer, 0, 1, q.data(), q_width, out.data(), q_width);
+      }
+    });
+    const double seconds = seconds_since(start);
+    cache.end_step();
+    cache.crop(before);
+    return seconds;
+  }
+};
+
+int take_int(int& i, int argc, char** argv) {
+  if (i + 1 >= argc) throw Error(std::string(argv[i]) + " wants a number");
+  const int value = std::atoi(argv[++i]);
+  if (value < 1) throw Error(std::string(argv[i - 1]) + " wants a positive number");
+  return value;
+}
+
+Options parse(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string flag = argv[i];
+    if (flag == "-t") {
+      options.n_threads = take_int(i, argc, argv);
+    } else if (flag == "--heads") {
+      options.n_heads = static_cast<size_t>(take_int(i, argc, argv));
+    } else if (flag == "--kv-heads") {
+      options.n_kv_heads = static_cast<size_t>(take_int(i, argc, argv));
+    } else if (flag == "--head-dim") {
+      options.head_dim = static_cast<size_t>(take_int(i, argc, argv));
+    } else if (flag == "--tokens") {
+      options.n_tokens = static_cast<size_t>(take_int(i, argc, argv));
+    } else if (flag == "--repeats") {
+      options.repeats = take_int(i, argc, argv);
+    } else if (flag.starts_with("-")) {
+      throw Error("unknown flag " + flag);
+    } else {
+      options.recipes.push_back(flag);
+    }
+  }
+  if (options.recipes.empty()) options.recipes = {"full", "turbo4(frame=rotated)"};
+  if (options.n_heads % options.n_kv_heads != 0) throw Error("the KV heads do not divide the query heads");
+  return options;
+}
+
+void report(const Options& options, const std::vector<std::unique_ptr<Subject>>& subjects, double bandwidth) {
+  std::printf("%s, %d threads, %zu query / %zu KV heads of %zu, %zu tokens; reads %.1f GB/s\n", ops().name,
+              options.n_threads, options.n_heads, options.n_kv_heads, options.head_dim, options.n_tokens, bandwidth);
+  std::printf("%-36s %12s %10s %10s %8s %8s\n", "recipe", "us a layer", "MB read", "GB/s", "share", "speed");
+  const auto layer_time = [](const Subject& s) {
+    return median(s.times) / static_cast<double>(s.geometry.n_layers);
+  };
+  for (const auto& subject : subjects) {
+    const double seconds = layer_time(*subject);
+    const double bytes =
+        static_cast<double>(subject->cache.last_step().bytes_read) / static_cast<double>(subject->geometry.n_layers);
+    std::printf("%-36s %12.1f %10.2f %10.1f %7.0f%% %7.2fx\n", subject->cache.recipe().text().c_str(), seconds * 1e6,
+                bytes * 1e-6, bytes / seconds * 1e-9, 100 * bytes / seconds * 1e-9 / bandwidth,
+                layer_time(*subjects[0]) / seconds);
+  }
+}
+
+int run(int argc, char** argv) {
+  const Options options = parse(argc, argv);
+  Team team(options.n_threads);
+  std::vector<std::unique_ptr<Subject>> subjects;
+  for (const std::string& recipe : options.recipes) {
+    subjects.push_back(std::make_unique<Subject>(options, recipe, team));
+  }
+  for (int repeat = -1; repeat < options.repeats; ++repeat) {  // the first round warms up
+    for (const auto& subject : subjects) {
+      const double seconds = subject->step(team);
+      if (repeat >= 0) subject->times.push_back(seconds);
+    }
+  }
+  report(options, subjects, read_bandwidth(team));
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const Error& error) {
+    std::fprintf(stderr, "attention_bench: %s\n", error.what());
+    return 2;
+  }
+}
