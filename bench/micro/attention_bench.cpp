@@ -1,9 +1,11 @@
-// Decode attention alone: time, bytes and share of the machine's memory bandwidth for each recipe, one token at a
-// time over layers that together exceed every cache.
+// Decode attention alone: time, bytes and share of the machine's memory bandwidth for each recipe, one token
+// at a time over layers that together exceed every cache.
 //
-//   attention_bench [-t THREADS] [--heads H] [--kv-heads K] [--head-dim D] [--tokens N] [--repeats R] RECIPE...
+//   attention_bench [-t THREADS] [--heads H] [--kv-heads K] [--head-dim D] [--tokens N] [--repeats R]
+//   RECIPE...
 //
-// The first recipe is what the others are compared with; give `full` first. Medians of R repeats, alternating.
+// The first recipe is what the others are compared with; give `full` first. Medians of R repeats,
+// alternating.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -34,7 +36,9 @@ struct Options {
   std::vector<std::string> recipes;
 };
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -170,17 +174,18 @@ Options parse(int argc, char** argv) {
 
 void report(const Options& options, const std::vector<std::unique_ptr<Subject>>& subjects, double bandwidth) {
   std::printf("%s, %d threads, %zu query / %zu KV heads of %zu, %zu tokens; reads %.1f GB/s\n", ops().name,
-              options.n_threads, options.n_heads, options.n_kv_heads, options.head_dim, options.n_tokens, bandwidth);
+              options.n_threads, options.n_heads, options.n_kv_heads, options.head_dim, options.n_tokens,
+              bandwidth);
   std::printf("%-36s %12s %10s %10s %8s %8s\n", "recipe", "us a layer", "MB read", "GB/s", "share", "speed");
   const auto layer_time = [](const Subject& s) {
     return median(s.times) / static_cast<double>(s.geometry.n_layers);
   };
   for (const auto& subject : subjects) {
     const double seconds = layer_time(*subject);
-    const double bytes =
-        static_cast<double>(subject->cache.last_step().bytes_read) / static_cast<double>(subject->geometry.n_layers);
-    std::printf("%-36s %12.1f %10.2f %10.1f %7.0f%% %7.2fx\n", subject->cache.recipe().text().c_str(), seconds * 1e6,
-                bytes * 1e-6, bytes / seconds * 1e-9, 100 * bytes / seconds * 1e-9 / bandwidth,
+    const double bytes = static_cast<double>(subject->cache.last_step().bytes_read) /
+                         static_cast<double>(subject->geometry.n_layers);
+    std::printf("%-36s %12.1f %10.2f %10.1f %7.0f%% %7.2fx\n", subject->cache.recipe().text().c_str(),
+                seconds * 1e6, bytes * 1e-6, bytes / seconds * 1e-9, 100 * bytes / seconds * 1e-9 / bandwidth,
                 layer_time(*subjects[0]) / seconds);
   }
 }

@@ -60,9 +60,8 @@ uint64_t Geometry::cache_bytes(const Recipe& recipe, size_t n_tokens) const {
 
 struct Cache::Lane {
   AttendScratch scratch;
-  std::vector<float> q;       // [rows][head_dim] of the queries at hand
-  std::vector<float> framed;  // the same in the frame of the keys
-  std::vector<float> bias;    // [rows]
+  std::vector<float> q;  // [rows][head_dim] of the queries at hand
+  FramedQueries framed;
   PartialState part{0, 0};
   PartialState coded{0, 0};  // of the sealed parts
   PartialState total{0, 0};
@@ -193,16 +192,16 @@ void scatter_output(const PartialState& state, size_t n, size_t group, float* ou
 }  // namespace
 
 // The queries of one head in the frame of its keys, if there are sealed pages.
-QueryRows Cache::framed_queries(Lane& lane, const Parts& parts, size_t layer, size_t head,
+QueryRows Cache::framed_queries(FramedQueries& framed, const Parts& parts, size_t layer, size_t head,
                                 QueryRows queries) const {
   if (parts.n_sealed == 0) return queries;
   const size_t n_rows = queries.n_queries * queries.group;
-  lane.framed.resize(n_rows * geometry_.head_dim);
-  lane.bias.resize(n_rows);
-  frame_queries(statistics_->frames(layer, head), queries.q, n_rows, geometry_.head_dim, lane.framed.data(),
-                lane.bias.data());
-  queries.framed = lane.framed.data();
-  queries.bias = lane.bias.data();
+  framed.q.resize(n_rows * geometry_.head_dim);
+  framed.bias.resize(n_rows);
+  frame_queries(statistics_->frames(layer, head), queries.q, n_rows, geometry_.head_dim, framed.q.data(),
+                framed.bias.data());
+  queries.framed = framed.q.data();
+  queries.bias = framed.bias.data();
   return queries;
 }
 
@@ -249,7 +248,7 @@ void Cache::attend_tiles(Worker& worker, size_t layer, const LayerView& view, si
     const size_t position = n_tokens() + first + start;
     const Parts parts(view, position + count);
     const QueryRows queries =
-        framed_queries(lane, parts, layer, head, {lane.q.data(), count, group, position});
+        framed_queries(lane.framed, parts, layer, head, {lane.q.data(), count, group, position});
     resize_state(lane.part, n_rows, dim);
     merge_parts(lane, parts, layer, head, n_rows, [&](size_t i) -> const PartialState& {
       lane.part.clear();
@@ -274,23 +273,28 @@ void Cache::attend_parts(Worker& worker, size_t layer, const LayerView& view, si
     if (part_states_.size() < n_states) part_states_.resize(n_states, PartialState(n_rows, dim));
     selection_ = n == 1 ? selector_->select(layer, view, q) : Selection::all();
   }
+  if (worker.rank() == 0) head_queries_.resize(n_kv_heads);
   worker.barrier();
+  worker.share(static_cast<int64_t>(n_kv_heads), 1, [&](int64_t item, int64_t) {
+    const auto head = static_cast<size_t>(item);
+    HeadQueries& own = head_queries_[head];
+    const float* rows = q + head * group * dim;
+    if (n > 1) {
+      own.q.resize(n_rows * dim);
+      gather_rows(rows, ldq, n, group * dim, own.q.data());
+      rows = own.q.data();
+    }
+    own.rows = framed_queries(own.framed, parts, layer, head, {rows, n, group, n_tokens() + first});
+  });
   worker.share(static_cast<int64_t>(parts.size() * n_kv_heads), 1, [&](int64_t item, int64_t) {
     const size_t head = static_cast<size_t>(item) / parts.size();
     const size_t index = static_cast<size_t>(item) % parts.size();
-    Lane& lane = *lanes_[static_cast<size_t>(worker.rank())];
     PartialState& state = part_states_[static_cast<size_t>(item)];
     resize_state(state, n_rows, dim);
     state.clear();
-    const float* rows = q + head * group * dim;
-    if (n > 1) {
-      lane.q.resize(n_rows * dim);
-      gather_rows(rows, ldq, n, group * dim, lane.q.data());
-      rows = lane.q.data();
-    }
-    const QueryRows queries = framed_queries(lane, parts, layer, head, {rows, n, group, n_tokens() + first});
     const HeadFrames frames = statistics_->frames(layer, head);
-    attend_part(view, head, parts[index], queries, selection_, &frames, lane.scratch, state);
+    AttendScratch& scratch = lanes_[static_cast<size_t>(worker.rank())]->scratch;
+    attend_part(view, head, parts[index], head_queries_[head].rows, selection_, &frames, scratch, state);
   });
   worker.share(static_cast<int64_t>(n_kv_heads), 1, [&](int64_t item, int64_t) {
     const auto head = static_cast<size_t>(item);

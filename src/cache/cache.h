@@ -68,11 +68,21 @@ class Cache {
 
  private:
   struct Lane;  // what one member of the team works with
+  struct FramedQueries {
+    std::vector<float> q;     // [rows][head_dim]
+    std::vector<float> bias;  // [rows]
+  };
+  // The queries of one KV head in a short step, made once for all parts.
+  struct HeadQueries {
+    std::vector<float> q;
+    FramedQueries framed;
+    QueryRows rows{};
+  };
 
   bool extends_at_once(size_t n_new) const;
   void check_budget(size_t n_new) const;
   void count_reads(const LayerView& view, size_t first, size_t n);
-  QueryRows framed_queries(Lane& lane, const Parts& parts, size_t layer, size_t head,
+  QueryRows framed_queries(FramedQueries& framed, const Parts& parts, size_t layer, size_t head,
                            QueryRows queries) const;
   template <typename StateOf>
   void merge_parts(Lane& lane, const Parts& parts, size_t layer, size_t head, size_t n_rows,
@@ -92,6 +102,7 @@ class Cache {
   StepStats stats_;
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<PartialState> part_states_;  // [kv_head][part] of attend_parts
+  std::vector<HeadQueries> head_queries_;  // [kv_head] of attend_parts
   Store::Sealing sealing_;                 // of the layer that ends
   Selection selection_ = Selection::all();
 };

@@ -48,9 +48,9 @@ struct CodeList {
   }
 };
 
-using Codes = CodeList<CodeEntry<Code::kTurbo2, TurboPanel<2>>,       //
-                       CodeEntry<Code::kTurbo3, TurboPanel<3>>,       //
-                       CodeEntry<Code::kTurbo4, TurboPanel<4>>,       //
+using Codes = CodeList<CodeEntry<Code::kTurbo2, TurboPanel<2>>,  //
+                       CodeEntry<Code::kTurbo3, TurboPanel<3>>,  //
+                       CodeEntry<Code::kTurbo4, TurboPanel<4>>,  //
                        CodeEntry<Code::kTurbo2q, TurboProd<2>>,  //
                        CodeEntry<Code::kTurbo3q, TurboProd<3>>,  //
                        CodeEntry<Code::kTurbo4q, TurboProd<4>>,  //

@@ -71,14 +71,15 @@ template <int bits>
 struct Turbo {
   static_assert(bits >= 1 && bits <= 4);
   static constexpr double kBounds[4] = {0.43, 0.1225, 0.0352, 0.0097};
-  static constexpr const char* kNames[4] = {"turbo1", "turbo2", "turbo3", "turbo4"};
-  static constexpr CodeInfo kInfo = {kNames[bits - 1],
-                                     bits,
-                                     bits,
-                                     kBounds[bits - 1],
-                                     kBounds[bits - 1],
-                                     true,
-                                     "TurboQuant, arXiv 2504.19874, algorithm 1, norm corrected, in bit planes"};
+  static constexpr const char* kNames[4] = {"nested1", "nested2", "nested3", "nested4"};
+  static constexpr CodeInfo kInfo = {
+      kNames[bits - 1],
+      bits,
+      bits,
+      kBounds[bits - 1],
+      kBounds[bits - 1],
+      true,
+      "TurboQuant, arXiv 2504.19874, algorithm 1, norm corrected, in bit planes"};
   static constexpr CodebookSpec kCodebook = {CodebookKind::kCoordinate, bits};
 
   // Key pages.

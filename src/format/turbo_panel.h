@@ -1,14 +1,15 @@
 // turbo2, turbo3, turbo4: the codes of turbo.h laid out for reading every row.
 //
-// Same code of a row, other order of its bits: a register of 64 bytes is filled by one load, and byte dot products
-// need no sum across lanes. A code here is an index into the 16 (8, 4) rising centroids, so negative ones come first:
-// rank = code of turbo.h for the positive half, half - 1 - magnitude for the negative one.
+// Same code of a row, other order of its bits: a register of 64 bytes is filled by one load, and byte dot
+// products need no sum across lanes. A code here is an index into the 16 (8, 4) rising centroids, so negative
+// ones come first: rank = code of turbo.h for the positive half, half - 1 - magnitude for the negative one.
 //
 // Keys, in quads of four dims, Q = ceil(head_dim / 4) rounded up to even. Step s = 16 tokens and one quad:
 //
 //   a step's 64 ranks: position 4 t + j is token t of the sixteen, dim j of the quad
 //
-// Values, in quads of four tokens. Step s = 16 dims and one quad of tokens, D16 = ceil(head_dim / 16) of dims:
+// Values, in quads of four tokens. Step s = 16 dims and one quad of tokens, D16 = ceil(head_dim / 16) of
+// dims:
 //
 //   a step's 64 ranks: position 4 d + j is dim d of the sixteen, token j of the quad
 //
@@ -16,10 +17,12 @@
 //
 //   turbo4: 64 bytes = 2 steps, step i in bits 4 i..4 i + 3 of each byte
 //   turbo2: 64 bytes = 4 steps, step i in bits 2 i..2 i + 1
-//   turbo3: 64 bytes = 4 steps as turbo2 holds the two upper bits, then 4 words of 64 bits with the lowest bit
+//   turbo3: 64 bytes = 4 steps as turbo2 holds the two upper bits, then 4 words of 64 bits with the lowest
+//   bit
 //
-// Page: norms f16 [64] | packs. Keys: steps in the order sixteen-token block, then quad; values: dim block, then quad
-// of tokens. Dims past head_dim take rank 0 and count for nothing (queries are 0 there, outputs are not kept).
+// Page: norms f16 [64] | packs. Keys: steps in the order sixteen-token block, then quad; values: dim block,
+// then quad of tokens. Dims past head_dim take rank 0 and count for nothing (queries are 0 there, outputs are
+// not kept).
 #pragma once
 
 #include <stdint.h>
@@ -58,7 +61,9 @@ struct TurboPanel {
     return kNormBytes + 16 * dim_blocks(head_dim) / kSteps * kPackBytes;
   }
 
-  QUIRE_INLINE uint8_t* pack_of(uint8_t* page, int step) { return page + kNormBytes + step / kSteps * kPackBytes; }
+  QUIRE_INLINE uint8_t* pack_of(uint8_t* page, int step) {
+    return page + kNormBytes + step / kSteps * kPackBytes;
+  }
 
   // steps [kSteps][64] of ranks -> one pack.
   QUIRE_INLINE void put_pack(const uint8_t* steps, uint8_t* pack) {
@@ -102,7 +107,8 @@ struct TurboPanel {
   }
 
   // Norms to the page, ranks [64][kMaxHeadDim] with zeros behind head_dim.
-  QUIRE_INLINE void code_rows(const float* rows, int head_dim, const Codebook& book, uint8_t* ranks, uint8_t* page) {
+  QUIRE_INLINE void code_rows(const float* rows, int head_dim, const Codebook& book, uint8_t* ranks,
+                              uint8_t* page) {
     uint8_t codes[kCodeBufferBytes];
     for (int t = 0; t < kPageRows; ++t) {
       put_half(page + 2 * t, code_row(rows + t * head_dim, head_dim, book, codes));
@@ -146,14 +152,16 @@ struct TurboPanel {
 
   QUIRE_INLINE float centroid(const Codebook& book, int rank) { return book.centroids[rank_of(rank)]; }
 
-  QUIRE_INLINE void decode_key_row(const uint8_t* page, int head_dim, int row, const Codebook& book, float* out) {
+  QUIRE_INLINE void decode_key_row(const uint8_t* page, int head_dim, int row, const Codebook& book,
+                                   float* out) {
     const float norm = get_half(page + 2 * row);
     for (int d = 0; d < head_dim; ++d) {
       out[d] = norm * centroid(book, get_rank(page, key_step(head_dim, row, d), key_position(row, d)));
     }
   }
 
-  QUIRE_INLINE void decode_value_row(const uint8_t* page, int head_dim, int row, const Codebook& book, float* out) {
+  QUIRE_INLINE void decode_value_row(const uint8_t* page, int head_dim, int row, const Codebook& book,
+                                     float* out) {
     const float norm = get_half(page + 2 * row);
     for (int d = 0; d < head_dim; ++d) {
       out[d] = norm * centroid(book, get_rank(page, value_step(row, d), value_position(row, d)));

@@ -1,6 +1,6 @@
-// The panel layout of the turbo codes (format/turbo_panel.h): a load, a shift, a mask and a look-up give 64 bytes, in
-// which lanes are tokens (keys) or dims (values) already. Included by isa.cpp for AVX-512 only; rounding of queries,
-// codebook and weights as in turbo_avx512.inl.
+// The panel layout of the turbo codes (format/turbo_panel.h): a load, a shift, a mask and a look-up give 64
+// bytes, in which lanes are tokens (keys) or dims (values) already. Included by isa.cpp for AVX-512 only;
+// rounding of queries, codebook and weights as in turbo_avx512.inl.
 
 // Rank r of the rising centroids -> byte + 128.
 template <int bits>
@@ -27,8 +27,9 @@ QUIRE_INLINE __m512i step_bytes(const ByteBook& book, __m512i pack, const uint8_
     const __m512i ranks = i == 0 ? pack : _mm512_srli_epi16(pack, 2 * i);
     return _mm512_shuffle_epi8(book.table, _mm512_and_si512(ranks, _mm512_set1_epi8(3)));
   } else {
-    const __m512i upper = i == 0 ? _mm512_slli_epi16(pack, 1) : i == 1 ? _mm512_srli_epi16(pack, 1)
-                                                                      : _mm512_srli_epi16(pack, 2 * i - 1);
+    const __m512i upper = i == 0   ? _mm512_slli_epi16(pack, 1)
+                          : i == 1 ? _mm512_srli_epi16(pack, 1)
+                                   : _mm512_srli_epi16(pack, 2 * i - 1);
     const __m512i ranks = _mm512_and_si512(upper, _mm512_set1_epi8(6));
     const __m512i low = _mm512_mask_add_epi8(ranks, load_word(at + 64 + 8 * i), ranks, _mm512_set1_epi8(1));
     return _mm512_shuffle_epi8(book.table, low);
@@ -57,8 +58,8 @@ QUIRE_INLINE void key_step(const ByteBook& book, const uint8_t* const* packs, co
 }
 
 template <int bits, int N>
-QUIRE_INLINE void panel_score_rows(const ByteBook& book, const ByteQuery* queries, int head_dim, const uint8_t* page,
-                                   float* scores) {
+QUIRE_INLINE void panel_score_rows(const ByteBook& book, const ByteQuery* queries, int head_dim,
+                                   const uint8_t* page, float* scores) {
   using F = TurboPanel<bits>;
   const int n_quads = F::key_quads(head_dim);
   const size_t block_bytes = (size_t)(n_quads / F::kSteps) * F::kPackBytes;
@@ -136,11 +137,12 @@ QUIRE_INLINE void value_step(const ByteBook& book, const uint8_t* const* packs, 
 }
 
 template <int bits, int N, int B>
-QUIRE_INLINE void panel_dims(const ByteBook& book, const ByteWeights* weights, const float* correction, int head_dim,
-                             const uint8_t* page, int block, float* o) {
+QUIRE_INLINE void panel_dims(const ByteBook& book, const ByteWeights* weights, const float* correction,
+                             int head_dim, const uint8_t* page, int block, float* o) {
   using F = TurboPanel<bits>;
   const uint8_t* packs[B];
-  for (int b = 0; b < B; ++b) packs[b] = page + F::kNormBytes + (block + b) * (16 / F::kSteps) * F::kPackBytes;
+  for (int b = 0; b < B; ++b)
+    packs[b] = page + F::kNormBytes + (block + b) * (16 / F::kSteps) * F::kPackBytes;
   __m512i high[N][B], low[N][B];
 #pragma GCC unroll 4
   for (int h = 0; h < N; ++h) {
@@ -179,8 +181,9 @@ QUIRE_INLINE void panel_dims(const ByteBook& book, const ByteWeights* weights, c
 }
 
 template <int bits, int N>
-QUIRE_INLINE void panel_accumulate_rows(const ByteBook& book, const ByteWeights* weights, const float* correction,
-                                        int head_dim, const uint8_t* page, float* o) {
+QUIRE_INLINE void panel_accumulate_rows(const ByteBook& book, const ByteWeights* weights,
+                                        const float* correction, int head_dim, const uint8_t* page,
+                                        float* o) {
   const int n_blocks = TurboPanel<bits>::dim_blocks(head_dim);
   int block = 0;
   for (; block + 2 <= n_blocks; block += 2) {
@@ -198,7 +201,8 @@ void panel_accumulate(const Codebook& codebook, const float* p, const float* cor
   float norm[kPageTokens];
   for (int t = 0; t < kPageTokens; t += 16) {
     // Rows that are not named have weight 0, whatever their probability says.
-    store(norm + t, select_bits((uint32_t)(rows >> t) & 0xffffu, load_f16((const uint16_t*)page + t), zero()));
+    store(norm + t,
+          select_bits((uint32_t)(rows >> t) & 0xffffu, load_f16((const uint16_t*)page + t), zero()));
   }
   const RowList all = list_rows(~0ull, 4);
   for (int first = 0; first < n; first += 4) {
