@@ -37,10 +37,13 @@ constexpr int kScoreVectors = 1;
 constexpr const char* kName = "scalar";
 #endif
 
-#include "kernels/codes.inl"
-#include "kernels/linear.inl"
+// Each builds on those before it.
+// clang-format off
 #include "kernels/math.inl"
+#include "kernels/linear.inl"
 #include "kernels/rows.inl"
+#include "kernels/codes.inl"
+// clang-format on
 
 }  // namespace
 
