@@ -22,9 +22,9 @@ enum class FrameKind : uint8_t {
 // Every KV-cache method is a point on free axes: the formats of keys and values, which tokens stay exact,
 // which are read. Today all tokens are kept and read; those older than the tail may be coded.
 struct Recipe {
-  Recipe() = default;
+  constexpr Recipe() = default;
   // Every token in exact rows.
-  Recipe(Format keys_in, Format values_in) : key_format(keys_in), value_format(values_in) {}
+  constexpr Recipe(Format keys_in, Format values_in) : key_format(keys_in), value_format(values_in) {}
 
   // Exact rows: all of them, or the sinks and the tail.
   Format key_format = Format::kF16;
