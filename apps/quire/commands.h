@@ -27,5 +27,6 @@ Command add_inspect(CLI::App& root);
 Command add_tokenize(CLI::App& root);
 Command add_eval_ppl(CLI::App& root);
 Command add_recipes(CLI::App& root);
+Command add_calibrate(CLI::App& root);
 
 }  // namespace quire::cli

@@ -28,6 +28,7 @@ constexpr const char* kExamples =
     "  quire inspect model.gguf -c 8192\n"
     "  quire tokenize -m model.gguf -p \"Hello, world\"\n"
     "  quire eval ppl -m model.gguf -f book.txt\n"
+    "  quire calibrate -m model.gguf\n"
     "\n`quire COMMAND --help` says more about each.";
 
 // llama.cpp has names of several letters after one dash, which the parser does not know.
@@ -102,7 +103,8 @@ int run_program(std::vector<std::string> arguments) {
   root.footer(kExamples);
   root.get_formatter()->column_width(34);
   const std::vector<Command> commands = {add_run(root),      add_chat(root),     add_inspect(root),
-                                         add_tokenize(root), add_eval_ppl(root), add_recipes(root)};
+                                         add_tokenize(root), add_eval_ppl(root), add_recipes(root),
+                                         add_calibrate(root)};
   check_command_word(arguments, commands);
   rename_llama_flags(arguments);
   std::reverse(arguments.begin(), arguments.end());  // the parser takes them from the back

@@ -12,6 +12,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "terminal.h"
 
 namespace quire::cli {
 namespace {
@@ -54,6 +55,8 @@ EngineOptions ModelOptions::engine_options() const {
   engine.n_threads = static_cast<int>(threads);
   engine.precision = precise ? Precision::kPrecise : Precision::kFast;
   engine.kv_budget_bytes = static_cast<uint64_t>(budget_mb * 1e6);
+  engine.calibration_path = calibration;
+  engine.on_note = [](const std::string& sentence) { write_note(printable(sentence)); };
   return engine;
 }
 
@@ -79,6 +82,9 @@ void add_recipe_option(CLI::App& app, ModelOptions& options) {
   app.add_option("--kv", options.recipe, "recipe of the KV cache, see `quire recipes`")
       ->type_name("RECIPE")
       ->capture_default_str();
+  app.add_option("--calibration", options.calibration,
+                 "the model's calibration (default: the one that is kept, made at its first use)")
+      ->type_name("FILE");
 }
 
 void add_model_options(CLI::App& app, ModelOptions& options) {

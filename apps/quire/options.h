@@ -22,6 +22,7 @@ struct ModelOptions {
   int64_t context_tokens = 0;
   bool context_given = false;
   std::string recipe = "full";
+  std::string calibration;
   double budget_mb = 0;
   int64_t step_tokens = 0;
   bool precise = false;
@@ -35,6 +36,7 @@ struct ModelOptions {
 void add_engine_options(CLI::App& app, ModelOptions& options);
 // The above, and context, recipe, budget, prefill steps.
 void add_model_options(CLI::App& app, ModelOptions& options);
+// Recipe, and the calibration it may need.
 void add_recipe_option(CLI::App& app, ModelOptions& options);
 
 struct SamplingFlags {

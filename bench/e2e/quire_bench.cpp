@@ -52,7 +52,7 @@ class Bench {
   Bench(Engine& engine, const Options& options)
       : engine_(engine),
         options_(options),
-        cache_(Recipe::parse(options.recipe), engine.config().geometry(), engine.pool()),
+        cache_(engine.make_cache(Recipe::parse(options.recipe))),
         logits_(engine.config().vocabulary) {}
 
   Json time_prefill() {

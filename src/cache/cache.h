@@ -67,6 +67,7 @@ class Cache {
   const StepStats& last_step() const { return stats_; }
 
  private:
+  friend class CachePages;  // tests look at the bytes of sealed pages
   struct Lane;  // what one member of the team works with
   struct FramedQueries {
     std::vector<float> q;     // [rows][head_dim]

@@ -1,9 +1,14 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <filesystem>
 #include <thread>
 
 #include "base/error.h"
+#include "engine/calibrate.h"
+#include "engine/calibration_file.h"
+#include "engine/calibration_text.h"
 #include "engine/vocabulary_reader.h"
 #include "kernels/ops.h"
 
@@ -42,9 +47,15 @@ Engine::Engine(const OpenFile& opened, const EngineOptions& options)
     : Engine(opened.file, options, opened.start) {}
 
 Engine::Engine(const GgufFile& file, const EngineOptions& options, Clock::time_point start)
-    : team_(checked_threads(options.n_threads)),
+    : on_note_(options.on_note),
+      fingerprint_(file.fingerprint()),
+      team_(checked_threads(options.n_threads)),
       pool_(options.kv_budget_bytes),
       tokenizer_(read_tokenizer(file)) {
+  if (!options.calibration_path.empty()) {
+    calibration_ =
+        std::make_shared<const Calibration>(load_calibration(options.calibration_path, fingerprint_));
+  }
   model_ = Model::load(file, team_, options.precision);
   read_chat_template(file);
   load_seconds_ = std::chrono::duration<double>(Clock::now() - start).count();
@@ -70,10 +81,60 @@ const ChatTemplate& Engine::chat_template() const {
 
 const char* Engine::isa() { return ops().name; }
 
+void Engine::note(const std::string& sentence) const {
+  if (on_note_) on_note_(sentence);
+}
+
+std::shared_ptr<const Calibration> Engine::calibration() {
+  const std::lock_guard lock(calibration_mutex_);
+  if (calibration_ != nullptr) return calibration_;
+  const std::string path = kept_calibration_path(fingerprint_);
+  calibration_ = kept_calibration(path);
+  if (calibration_ == nullptr) calibration_ = make_calibration(path);
+  return calibration_;
+}
+
+// A damaged one is as good as none: it is measured again.
+std::shared_ptr<const Calibration> Engine::kept_calibration(const std::string& path) const {
+  std::error_code ignored;
+  if (path.empty() || !std::filesystem::exists(path, ignored)) return nullptr;
+  try {
+    return std::make_shared<const Calibration>(load_calibration(path, fingerprint_));
+  } catch (const Error& error) {
+    note(std::string("the calibration that was kept cannot be used: ") + error.what());
+    return nullptr;
+  }
+}
+
+std::shared_ptr<const Calibration> Engine::make_calibration(const std::string& path) {
+  const auto start = Clock::now();
+  const std::string_view text = calibration_text();
+  auto calibration =
+      std::make_shared<const Calibration>(measure_calibration(*this, calibration_windows(*this, {&text, 1})));
+  char seconds[32];
+  std::snprintf(seconds, sizeof seconds, "%.1f", std::chrono::duration<double>(Clock::now() - start).count());
+  const std::string done = std::string("calibrated the model in ") + seconds + " s";
+  if (path.empty()) {
+    note(done + ", not kept because there is no home folder");
+    return calibration;
+  }
+  try {
+    keep_calibration(*calibration, fingerprint_, path);
+    note(done + ", kept in " + path);
+  } catch (const Error& error) {
+    note(done + ", not kept: " + error.what());
+  }
+  return calibration;
+}
+
+Cache Engine::make_cache(const Recipe& recipe) {
+  return {recipe, config().geometry(), pool_, recipe.needs_calibration() ? calibration() : nullptr};
+}
+
 void Engine::forward(std::span<const int32_t> tokens, Cache& cache, Workspace& workspace,
-                     const std::function<void(double)>& progress) {
+                     const std::function<void(double)>& progress, RowObserver* observer) {
   const std::lock_guard lock(team_mutex_);
-  model_.forward(tokens, cache, workspace, team_, progress);
+  model_.forward(tokens, cache, workspace, team_, progress, observer);
 }
 
 void Engine::logits(std::span<const size_t> rows, Workspace& workspace, float* out) {

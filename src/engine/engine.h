@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -25,7 +26,11 @@ constexpr int kMaxThreads = 512;
 struct EngineOptions {
   int n_threads = 0;  // 0: as many as the machine runs at once
   Precision precision = Precision::kFast;
-  uint64_t kv_budget_bytes = 0;  // of all caches together; 0: no limit
+  uint64_t kv_budget_bytes = 0;       // of all caches together; 0: no limit
+  std::string calibration_path = {};  // empty: the calibration kept for the model, made when it is missing
+  // Told, in one sentence each, what happens that takes time or needs to be known. Called on the thread that
+  // asked for it; must not throw.
+  std::function<void(const std::string& sentence)> on_note = {};
 };
 
 // A loaded model, its tokenizer and chat template, the threads that compute, and the pool that all caches
@@ -48,14 +53,22 @@ class Engine {
   const ChatTemplate& chat_template() const;
   PagePool& pool() { return pool_; }
   int n_threads() const { return team_.size(); }
+  // Of the model file, see GgufFile::fingerprint().
+  const std::string& fingerprint() const { return fingerprint_; }
   // From opening the file to being ready.
   double load_seconds() const { return load_seconds_; }
   // The instruction set in use: "scalar", "avx2" or "avx512".
   static const char* isa();
 
+  // What calibrated recipes need: from the file that the options named, else as it was kept by an earlier
+  // run, else measured now, within seconds, and kept. Throws Error when it cannot be measured.
+  std::shared_ptr<const Calibration> calibration();
+  // An empty cache of the model, with the calibration if the recipe needs it.
+  Cache make_cache(const Recipe& recipe);
+
   // Model::forward and Model::logits with the engine's team.
   void forward(std::span<const int32_t> tokens, Cache& cache, Workspace& workspace,
-               const std::function<void(double)>& progress = {});
+               const std::function<void(double)>& progress = {}, RowObserver* observer = nullptr);
   void logits(std::span<const size_t> rows, Workspace& workspace, float* out);
   // Other work for the team. `work` must not throw.
   void run(const std::function<void(Worker&)>& work);
@@ -70,7 +83,14 @@ class Engine {
   Engine(const OpenFile& opened, const EngineOptions& options);
   Engine(const GgufFile& file, const EngineOptions& options, Clock::time_point start);
   void read_chat_template(const GgufFile& file);
+  void note(const std::string& sentence) const;
+  std::shared_ptr<const Calibration> kept_calibration(const std::string& path) const;
+  std::shared_ptr<const Calibration> make_calibration(const std::string& path);
 
+  std::function<void(const std::string&)> on_note_;
+  std::string fingerprint_;
+  std::mutex calibration_mutex_;  // taken before team_mutex_
+  std::shared_ptr<const Calibration> calibration_;
   std::mutex team_mutex_;  // a team runs one thing at a time
   Team team_;
   PagePool pool_;

@@ -43,7 +43,7 @@ Session::Session(Engine& engine, const SessionOptions& options)
     : engine_(engine),
       options_(options),
       context_tokens_(checked_context(options.context_tokens, engine.config().context_tokens)),
-      cache_(options.recipe, engine.config().geometry(), engine.pool()),
+      cache_(engine.make_cache(options.recipe)),
       logits_(engine.config().vocabulary) {}
 
 uint64_t Session::full_f16_bytes() const {

@@ -1,14 +1,24 @@
-// The frame that rows are coded in: centred, keys balanced against the queries, signs flipped, rotated.
+// The frame that rows are coded in: centred, keys balanced against the queries, rotated by an orthogonal R.
 //
-//   key    k' = H (s o ((k - mean) / balance))       H orthogonal, s random signs, o value by value
-//   query  q' = H (s o (q o balance))                so  <q, k> = <q', k'> + <q, mean>
-//   value  v' = H (s o (v - mean))                   balance is for keys only
-//   output sum_i p_i v_i = s o H (sum_i p_i v'_i) + (sum_i p_i) mean
+//   key    k' = R ((k - mean) / balance)
+//   query  q' = R (q o balance)                      so  <q, k> = <q', k'> + <q, mean>,  o value by value
+//   value  v' = R (v - mean)                         balance is for keys only
+//   output sum_i p_i v_i = R^T (sum_i p_i v'_i) + (sum_i p_i) mean
 //
-// The rotation is what TurboQuant (arXiv 2504.19874) asks for, as a randomised Hadamard transform: H is block
-// diagonal over the powers of two that make up head_dim, the largest first (96 = 64 + 32, 100 = 64 + 32 + 4),
-// each block a Walsh-Hadamard matrix / sqrt(block), its own inverse. Centring keys takes the same <q, mean>
-// off every score, which no softmax sees as long as all its keys are centred alike.
+// The rotation is what TurboQuant (arXiv 2504.19874) asks for, as a randomised Hadamard transform, for any
+// head size:
+//
+//   R = H s                  head_dim a power of two
+//   R = H_last s_last H s    otherwise
+//
+// s flips random signs. H is block diagonal over the powers of two that make up head_dim, the largest first
+// (96 = 64 + 32, 100 = 64 + 32 + 4), each block a Walsh-Hadamard matrix / sqrt(block), its own inverse. Alone
+// it would leave a large value of the last, small block within that block. So a second pass acts on the last
+// 2^k values, 2^k the largest block: s_last flips them by the signs of s in reverse order, and H_last is one
+// block.
+//
+// Centring keys takes the same <q, mean> off every score, which no softmax sees as long as all its keys are
+// centred alike.
 #pragma once
 
 #include <stdint.h>
@@ -76,10 +86,43 @@ QUIRE_INLINE void hadamard(float* x, int head_dim) {
   }
 }
 
+QUIRE_INLINE void flip(const float* signs, int n, float* x) {
+  for (int j = 0; j < n; ++j) x[j] *= signs[j];
+}
+
+QUIRE_INLINE int largest_block(int head_dim) {
+  int block = 1;
+  while (2 * block <= head_dim) block *= 2;
+  return block;
+}
+
+// Value j of the last `block` is flipped by sign block - 1 - j.
+QUIRE_INLINE void flip_last(const float* signs, int block, float* last) {
+  for (int j = 0; j < block; ++j) last[j] *= signs[block - 1 - j];
+}
+
 QUIRE_INLINE void rotate(const Frame& frame, float* x) {
   if (frame.signs == nullptr) return;
-  for (int j = 0; j < frame.head_dim; ++j) x[j] *= frame.signs[j];
+  flip(frame.signs, frame.head_dim, x);
   hadamard(x, frame.head_dim);
+  const int block = largest_block(frame.head_dim);
+  if (block == frame.head_dim) return;
+  float* last = x + frame.head_dim - block;
+  flip_last(frame.signs, block, last);
+  hadamard_block(last, block);
+}
+
+// The inverse of rotate().
+QUIRE_INLINE void rotate_back(const Frame& frame, float* x) {
+  if (frame.signs == nullptr) return;
+  const int block = largest_block(frame.head_dim);
+  if (block != frame.head_dim) {
+    float* last = x + frame.head_dim - block;
+    hadamard_block(last, block);
+    flip_last(frame.signs, block, last);
+  }
+  hadamard(x, frame.head_dim);
+  flip(frame.signs, frame.head_dim, x);
 }
 
 // A key or value row into the frame; out may be row.
@@ -107,10 +150,7 @@ QUIRE_INLINE float query_bias(const Frame& frame, const float* q) {
 // The weighted sum o of value rows in the frame, of weights that sum to l, as it is outside; out may be o.
 QUIRE_INLINE void output_from_frame(const Frame& frame, const float* o, float l, float* out) {
   for (int j = 0; j < frame.head_dim; ++j) out[j] = o[j];
-  if (frame.signs != nullptr) {
-    hadamard(out, frame.head_dim);
-    for (int j = 0; j < frame.head_dim; ++j) out[j] *= frame.signs[j];
-  }
+  rotate_back(frame, out);
   if (frame.mean != nullptr) {
     for (int j = 0; j < frame.head_dim; ++j) out[j] += l * frame.mean[j];
   }
@@ -119,10 +159,7 @@ QUIRE_INLINE void output_from_frame(const Frame& frame, const float* o, float l,
 // A decoded key or value row as it was outside (for exact copies of coded rows, and tests); out may be y.
 QUIRE_INLINE void row_from_frame(const Frame& frame, const float* y, float* out) {
   for (int j = 0; j < frame.head_dim; ++j) out[j] = y[j];
-  if (frame.signs != nullptr) {
-    hadamard(out, frame.head_dim);
-    for (int j = 0; j < frame.head_dim; ++j) out[j] *= frame.signs[j];
-  }
+  rotate_back(frame, out);
   for (int j = 0; j < frame.head_dim; ++j) {
     if (frame.balance != nullptr) out[j] *= frame.balance[j];
     if (frame.mean != nullptr) out[j] += frame.mean[j];

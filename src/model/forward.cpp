@@ -68,12 +68,14 @@ void grow(std::vector<T>& buffer, size_t n) {
 // One forward pass as one member sees it.
 class ForwardPass {
  public:
-  ForwardPass(const Model& model, Workspace::Buffers& buffers, Worker& worker)
+  ForwardPass(const Model& model, Workspace::Buffers& buffers, Worker& worker,
+              RowObserver* observer = nullptr)
       : model_(model),
         config_(model.config_),
         buffers_(buffers),
         worker_(worker),
-        own_(buffers.members[static_cast<size_t>(worker.rank())]) {}
+        own_(buffers.members[static_cast<size_t>(worker.rank())]),
+        observer_(worker.rank() == 0 ? observer : nullptr) {}
 
   void embed(std::span<const int32_t> tokens) {
     worker_.share(static_cast<int64_t>(tokens.size()), 16, [&](int64_t begin, int64_t end) {
@@ -165,6 +167,8 @@ class ForwardPass {
     const Activations normed = normalise(x, n, layer.attention_norm, {&layer.q, &layer.k, &layer.v});
     multiply(worker_, model_.precision_, normed, {{&layer.q, q, ld}, {&layer.k, k, ld}, {&layer.v, v, ld}});
     rotate(cache.n_tokens() + first, n, q, k, ld);
+    // The rows are complete, and stay until this member too has left the phases that read them.
+    if (observer_ != nullptr) observer_->rows(index, cache.n_tokens() + first, n, q, k, v, ld);
     cache.append(worker_, index, first, n, k, v, ld);
     float* attended = buffers_.attended.data();
     cache.attend(worker_, index, first, n, q, ld, attended, q_width);
@@ -243,6 +247,7 @@ class ForwardPass {
   Workspace::Buffers& buffers_;
   Worker& worker_;
   PrivateBuffers& own_;
+  RowObserver* observer_;  // null on all members but one
 
  public:
   // Sizes the buffers for chunks of n tokens; called before the team runs.
@@ -299,7 +304,7 @@ class ForwardPass {
 };
 
 void Model::forward(std::span<const int32_t> tokens, Cache& cache, Workspace& workspace, Team& team,
-                    const std::function<void(double)>& progress) const {
+                    const std::function<void(double)>& progress, RowObserver* observer) const {
   Workspace::Buffers& buffers = *workspace.buffers_;
   const size_t n = tokens.size();
   for (const int32_t token : tokens) {
@@ -313,7 +318,7 @@ void Model::forward(std::span<const int32_t> tokens, Cache& cache, Workspace& wo
   ForwardPass::reserve_angles(*this, buffers, cache.n_tokens() + n);
   cache.begin_step(n, team.size());
   team.run([&](Worker& worker) {
-    ForwardPass pass(*this, buffers, worker);
+    ForwardPass pass(*this, buffers, worker, observer);
     pass.embed(tokens);
     for (size_t layer = 0; layer < layers_.size(); ++layer) {
       pass.run_layer(layer, cache, n);

@@ -31,6 +31,18 @@ struct Layer {
   PackedMatrix gate, up, down;
 };
 
+// Sees the rows that attention works with while a forward pass computes them. Called by the pass on one
+// thread, for every layer in order and for its tokens in order, in pieces.
+class RowObserver {
+ public:
+  virtual ~RowObserver() = default;
+  // Rows of n tokens from `position` of the sequence on, q [n][ld], k and v [n][ld], the heads of a token
+  // side by side. Queries and keys are rotated by RoPE, and queries carry the factor 1 / sqrt(head_dim) of
+  // the scores. The rows are valid until it returns. Must not throw.
+  virtual void rows(size_t layer, size_t position, size_t n, const float* q, const float* k, const float* v,
+                    size_t ld) = 0;
+};
+
 // Everything a forward pass writes to, apart from the cache. Kept between calls; one per thread of control.
 class Workspace {
  public:
@@ -59,9 +71,10 @@ class Model {
   // Runs the tokens through all layers, layer by layer over the whole span, and appends them to the cache
   // behind what it holds. Their last hidden states stay in the workspace for logits().
   // Preconditions: ids are in the vocabulary, cache.n_tokens() + tokens.size() <= context.
-  // `progress`, if given, is called on this thread with the share of the work done, 0 to 1, now and then.
+  // `progress`, if given, is called on this thread with the share of the work done, 0 to 1, now and then;
+  // `observer`, if given, with the rows of every layer.
   void forward(std::span<const int32_t> tokens, Cache& cache, Workspace& workspace, Team& team,
-               const std::function<void(double)>& progress = {}) const;
+               const std::function<void(double)>& progress = {}, RowObserver* observer = nullptr) const;
 
   // Logits after the tokens `rows` (indices into the last forward's span), out [rows.size()][vocabulary].
   void logits(std::span<const size_t> rows, Workspace& workspace, Team& team, float* out) const;

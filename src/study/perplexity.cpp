@@ -38,7 +38,7 @@ class WindowScorer {
   WindowScorer(Engine& engine, const Recipe& recipe)
       : engine_(engine),
         n_vocabulary_(engine.config().vocabulary),
-        cache_(recipe, engine.config().geometry(), engine.pool()),
+        cache_(engine.make_cache(recipe)),
         logits_(kBatchRows * n_vocabulary_) {}
 
   void score(std::span<const int32_t> window, PerplexityTally& tally) {

@@ -1,0 +1,59 @@
+#include "base/atomic_file.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace quire {
+namespace {
+
+namespace fs = std::filesystem;
+
+class AtomicFile : public testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/quire_atomic_XXXXXX";
+    ASSERT_NE(mkdtemp(name), nullptr);
+    folder = name;
+  }
+  void TearDown() override { fs::remove_all(folder); }
+
+  void write(const fs::path& path, std::string_view text) {
+    write_file_atomically(path.string(), std::as_bytes(std::span(text)));
+  }
+  static std::string read(const fs::path& path) {
+    std::ifstream stream(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+  }
+  size_t n_entries() const {
+    return static_cast<size_t>(std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
+  }
+
+  fs::path folder;
+};
+
+TEST_F(AtomicFile, WritesAndReplaces) {
+  write(folder / "a", "one");
+  EXPECT_EQ(read(folder / "a"), "one");
+  write(folder / "a", "");
+  EXPECT_EQ(read(folder / "a"), "");
+  EXPECT_EQ(n_entries(), 1u);
+}
+
+TEST_F(AtomicFile, RefusalsLeaveEverythingAsItWas) {
+  EXPECT_THROW(write(folder / "missing" / "a", "x"), Error);
+  EXPECT_THROW(write(folder, "x"), Error);
+  EXPECT_THROW(write("/dev/null", "x"), Error);
+  EXPECT_FALSE(fs::is_regular_file("/dev/null"));
+  EXPECT_THROW(write(folder / std::string("a\0b", 3), "x"), Error);
+  EXPECT_EQ(n_entries(), 0u);
+}
+
+}  // namespace
+}  // namespace quire
