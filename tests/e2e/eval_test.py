@@ -88,7 +88,7 @@ class EvalKl(QuireTest):
         text = ["-f", self.path]
         self.refused(*self.model, *text, "--kv", "q4", "--prompt-tokens", 5000, says="tokens")
         self.refused(*self.model, *text, "--kv", "q4", "--prompt-tokens", 0, says="--prompt-tokens")
-        self.refused(*self.model, *text, *self.sizes, "--kv", "q4,turbo5", says="turbo4")
+        self.refused(*self.model, *text, *self.sizes, "--kv", "q4,turbo5", says="did you mean 'turbo")
         self.refused(*self.model, *text, *self.sizes, "--kv", "q4,tail=128", says="coded")
         self.refused(*self.model, *text, *self.sizes, "--kv", "q4(tail=1", says="parenthesis")
         self.refused(*self.model, *text, *self.sizes, says="--kv")
