@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "commands.h"
+#include "eval_text.h"
 #include "options.h"
 #include "study/perplexity.h"
 #include "terminal.h"
@@ -30,17 +31,6 @@ struct PplOptions {
   int64_t max_tokens = 0;
   bool json = false;
 };
-
-std::vector<int32_t> read_token_file(const std::string& path) {
-  const std::string bytes = read_file(path);
-  if (bytes.size() % 2 != 0)
-    throw Error(path + " has an odd number of bytes, so it holds no 16-bit token ids");
-  std::vector<int32_t> tokens;
-  for (size_t i = 0; i < bytes.size(); i += 2) {
-    tokens.push_back(static_cast<uint8_t>(bytes[i]) | static_cast<uint8_t>(bytes[i + 1]) << 8);
-  }
-  return tokens;
-}
 
 void print(const PplOptions& options, const Engine& engine, const Perplexity& result, size_t n_tokens,
            double seconds) {
@@ -76,17 +66,9 @@ int run(const PplOptions& options) {
   PerplexityOptions measure;
   measure.recipe = Recipe::parse(options.model.recipe);
   measure.window_tokens = static_cast<size_t>(options.window);
-  if (!options.tokens_file.empty() && options.input.given())
-    throw Error("give a text or --tokens-file, not both");
-  std::vector<int32_t> tokens;
-  std::string text;
-  if (options.tokens_file.empty()) {
-    text = read_text(options.input, LastNewline::kKeep);
-  } else {
-    tokens = read_token_file(options.tokens_file);
-  }
+  EvalText text(options.input, options.tokens_file);
   Engine engine(options.model.path, options.model.engine_options());
-  if (options.tokens_file.empty()) tokens = engine.tokenizer().encode(text, ControlTokens::kAsText);
+  std::vector<int32_t> tokens = text.tokens(engine);
   if (options.max_tokens > 0 && tokens.size() > static_cast<size_t>(options.max_tokens)) {
     tokens.resize(static_cast<size_t>(options.max_tokens));
   }
@@ -102,14 +84,12 @@ int run(const PplOptions& options) {
 }  // namespace
 
 Command add_eval_ppl(CLI::App& root) {
-  CLI::App* eval = root.add_subcommand("eval", "Measure a model; `eval ppl` gives perplexity.");
+  CLI::App* eval = root.add_subcommand(
+      "eval", "Measure a model and its caches: perplexity (ppl), and divergence of coded caches (kl).");
   eval->require_subcommand(1);
   CLI::App* app = eval->add_subcommand("ppl", "Perplexity of a text, through the real cache.");
   auto options = std::make_shared<PplOptions>();
-  add_text_options(*app, options->input, "the text; without -p and -f it is read from stdin");
-  app->add_option("--tokens-file", options->tokens_file,
-                  "token ids instead of a text: 16 bit each, little-endian")
-      ->type_name("FILE");
+  add_eval_text_options(*app, options->input, options->tokens_file);
   app->add_option("-c,--ctx-size", options->window, "tokens of a window")
       ->type_name("N")
       ->capture_default_str();

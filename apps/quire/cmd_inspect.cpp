@@ -76,15 +76,16 @@ std::string tensors_text(const Json& tensors) {
 }
 
 std::string memory_text(const Json& report) {
-  std::string out = "\nKV cache, bytes per token\n";
+  std::string out = "\nKV cache, bytes per token (of coded formats: once coded)\n";
   const Json& kv = report["kv_bytes_per_token"];
-  for (const auto& [format, bytes] : kv.items()) out += "  " + padded(format, 5) + value_text(bytes) + "\n";
+  for (const auto& [format, bytes] : kv.items()) out += "  " + padded(format, 8) + value_text(bytes) + "\n";
   const Json& memory = report["predicted_memory"];
   if (memory.contains("error")) return out + "\nmemory: " + value_text(memory["error"]) + "\n";
   out += "\nmemory for a context of " + memory["context_tokens"].dump() + " tokens, recipe " +
          memory["recipe"].get<std::string>() + "\n";
   for (const auto& [label, key] : {std::pair{"weights", "weight_bytes"},
                                    {"KV cache", "kv_bytes"},
+                                   {"  at most, in the prompt", "kv_peak_bytes"},
                                    {"everything else (estimate)", "workspace_bytes"},
                                    {"together", "total_bytes"}}) {
     out += "  " + padded(label, 26) + megabytes(memory[key].get<uint64_t>()) + "\n";

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "engine/prediction.h"
 #include "engine/vocabulary_reader.h"
+#include "format/code_catalogue.h"
 #include "format/row_format.h"
 #include "model/config.h"
 #include "text/chat_template.h"
@@ -83,6 +84,14 @@ Json kv_report(const GgufFile& file) {
     for (const FormatInfo& format : kFormats) {
       bytes[format.name] = shape.token_bytes({format.format, format.format});
     }
+    for (int i = 0; i < kCodeCount; ++i) {
+      const char* code = info(static_cast<Code>(i)).name;
+      try {
+        bytes[code] = shape.token_bytes(Recipe::parse(code));
+      } catch (const Error&) {
+        break;  // a shape that cannot be coded, by any of them
+      }
+    }
     return bytes;
   } catch (const Error& error) {
     return {{"error", error.what()}};
@@ -97,6 +106,7 @@ Json prediction_report(const GgufFile& file, uint64_t context_tokens, const Reci
             {"recipe", recipe.text()},
             {"weight_bytes", prediction.weight_bytes},
             {"kv_bytes", prediction.kv_bytes},
+            {"kv_peak_bytes", prediction.kv_peak_bytes},
             {"workspace_bytes", prediction.workspace_bytes},
             {"total_bytes", prediction.total_bytes()}};
   } catch (const Error& error) {

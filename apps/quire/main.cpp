@@ -28,6 +28,7 @@ constexpr const char* kExamples =
     "  quire inspect model.gguf -c 8192\n"
     "  quire tokenize -m model.gguf -p \"Hello, world\"\n"
     "  quire eval ppl -m model.gguf -f book.txt\n"
+    "  quire eval kl -m model.gguf -f book.txt --kv turbo4,kivi4\n"
     "  quire calibrate -m model.gguf\n"
     "\n`quire COMMAND --help` says more about each.";
 
@@ -42,7 +43,7 @@ void rename_llama_flags(std::vector<std::string>& arguments) {
 void check_command_word(const std::vector<std::string>& arguments, const std::vector<Command>& commands) {
   std::vector<std::string> names = {"eval"};
   for (const Command& command : commands) {
-    if (command.app->get_name() != "ppl") names.push_back(command.app->get_name());
+    if (command.app->get_parent()->get_name() != "eval") names.push_back(command.app->get_name());
   }
   std::sort(names.begin(), names.end());
   std::string list;
@@ -103,8 +104,8 @@ int run_program(std::vector<std::string> arguments) {
   root.footer(kExamples);
   root.get_formatter()->column_width(34);
   const std::vector<Command> commands = {add_run(root),      add_chat(root),     add_inspect(root),
-                                         add_tokenize(root), add_eval_ppl(root), add_recipes(root),
-                                         add_calibrate(root)};
+                                         add_tokenize(root), add_eval_ppl(root), add_eval_kl(root),
+                                         add_recipes(root),  add_calibrate(root)};
   check_command_word(arguments, commands);
   rename_llama_flags(arguments);
   std::reverse(arguments.begin(), arguments.end());  // the parser takes them from the back

@@ -14,49 +14,7 @@ namespace {
 // scores and outputs of a page stay in the second-level cache beside the expanded page.
 constexpr size_t kTileQueries = 32;
 
-LayerLayout layer_layout(const Recipe& recipe, size_t n_kv_heads, size_t head_dim) {
-  LayerLayout layout;
-  layout.open = {n_kv_heads, head_dim, recipe.key_format, recipe.value_format};
-  layout.sealed = {n_kv_heads, head_dim, recipe.keys, recipe.values};
-  layout.seals = recipe.seals();
-  layout.sink_tokens = recipe.seals() ? recipe.sink_tokens : 0;
-  layout.tail_tokens = recipe.tail_tokens;
-  return layout;
-}
-
-std::vector<LayerLayout> layouts(const Recipe& recipe, const Geometry& geometry) {
-  std::vector<LayerLayout> all;
-  for (const size_t n_kv_heads : geometry.n_kv_heads) {
-    all.push_back(layer_layout(recipe, n_kv_heads, geometry.head_dim));
-  }
-  return all;
-}
-
-// Steps of at most this many tokens make room on all layers at once. Longer ones do it layer by layer, so
-// that only one layer's rows are open at a time.
-constexpr size_t kSmallStep = 64;
-
 }  // namespace
-
-uint64_t Geometry::token_bytes(const Recipe& recipe) const {
-  uint64_t total = 0;
-  for (const LayerLayout& layout : layouts(recipe, *this)) {
-    const size_t page_bytes = layout.seals ? layout.sealed.page_bytes() : layout.open.page_bytes();
-    total += page_bytes / kTokensPerPage;
-  }
-  return total;
-}
-
-uint64_t Geometry::cache_bytes(const Recipe& recipe, size_t n_tokens) const {
-  uint64_t total = 0;
-  const size_t n_pages = (n_tokens + kTokensPerPage - 1) / kTokensPerPage;
-  for (const LayerLayout& layout : layouts(recipe, *this)) {
-    const size_t n_sealed = layout.sealed_pages(n_tokens);
-    total += n_sealed * layout.sealed.page_bytes() + (n_pages - n_sealed) * layout.open.page_bytes();
-    total += n_sealed > 0 ? layout.sink_bytes() : 0;
-  }
-  return total;
-}
 
 struct Cache::Lane {
   AttendScratch scratch;
@@ -69,10 +27,15 @@ struct Cache::Lane {
 
 Cache::Cache(const Recipe& recipe, const Geometry& geometry, PagePool& pool,
              std::shared_ptr<const Calibration> calibration)
+    : Cache(std::make_shared<const CacheStatistics>(recipe, geometry, std::move(calibration)), recipe,
+            geometry, pool) {}
+
+Cache::Cache(std::shared_ptr<const CacheStatistics> statistics, const Recipe& recipe,
+             const Geometry& geometry, PagePool& pool)
     : recipe_(recipe),
       geometry_(geometry),
-      statistics_(std::make_shared<const CacheStatistics>(recipe, geometry, std::move(calibration))),
-      store_(layouts(recipe, geometry), pool),
+      statistics_(std::move(statistics)),
+      store_(layer_layouts(recipe, geometry), pool),
       selector_(std::make_unique<SelectAll>()),
       placement_(std::make_unique<StayInPlace>()) {}
 
@@ -90,23 +53,15 @@ void Cache::begin_step(size_t n_new, int n_members) {
 
 bool Cache::extends_at_once(size_t n_new) const { return !recipe_.seals() || n_new <= kSmallStep; }
 
-// The layers are open one after the other, so the step needs most while one of them is open and those before
-// it are sealed; all of this is known before anything is computed.
+// Before anything is changed or computed: pages are allocated in the middle of a step too, where nothing can
+// be refused.
 void Cache::check_budget(size_t n_new) const {
   const PagePool& pool = store_.pool();
-  if (pool.budget_bytes() == 0 || extends_at_once(n_new)) return;  // extend() itself refuses
-  uint64_t after = 0;
-  uint64_t most = 0;
-  for (size_t layer = 0; layer < store_.n_layers(); ++layer) {
-    const Store::Need need = store_.bytes_for(layer, n_new);
-    most = std::max(most, after + need.during);
-    after += need.after;
-  }
-  const uint64_t others = pool.used_bytes() - store_.size_bytes();
-  if (others + most > pool.budget_bytes()) {
-    throw Error("the cache needs " + std::to_string(others + most) + " bytes, and its budget is " +
-                std::to_string(pool.budget_bytes()));
-  }
+  if (pool.budget_bytes() == 0) return;
+  const uint64_t most = pool.used_bytes() + store_.peak_growth(n_new, extends_at_once(n_new));
+  if (most <= pool.budget_bytes()) return;
+  throw Error("the cache needs " + std::to_string(most) + " bytes, and its budget is " +
+              std::to_string(pool.budget_bytes()));
 }
 
 void Cache::begin_layer(Worker& worker, size_t layer) {
@@ -312,7 +267,7 @@ void Cache::end_step() {
 }
 
 Cache Cache::fork() const {
-  Cache copy(recipe_, geometry_, store_.pool(), statistics_->calibration());
+  Cache copy(statistics_, recipe_, geometry_, store_.pool());
   copy.store_ = store_.fork();
   return copy;
 }

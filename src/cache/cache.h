@@ -56,6 +56,8 @@ class Cache {
   // The step's tokens are now part of the sequence.
   void end_step();
 
+  // So many first tokens are coded: a crop() to fewer, other than to 0, is refused.
+  size_t coded_tokens() const { return store_.coded_tokens(); }
   // Forgets all tokens from n_tokens on; throws Error where these are coded.
   void crop(size_t n_tokens) { store_.crop(n_tokens); }
   // A second sequence with the same tokens; pages are shared until written.
@@ -79,6 +81,9 @@ class Cache {
     FramedQueries framed;
     QueryRows rows{};
   };
+
+  Cache(std::shared_ptr<const CacheStatistics> statistics, const Recipe& recipe, const Geometry& geometry,
+        PagePool& pool);
 
   bool extends_at_once(size_t n_new) const;
   void check_budget(size_t n_new) const;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cache/recipe.h"
+#include "store/store.h"
 
 namespace quire {
 
@@ -20,6 +21,16 @@ struct Geometry {
   uint64_t token_bytes(const Recipe& recipe) const;
   // Bytes of the pages that n tokens take.
   uint64_t cache_bytes(const Recipe& recipe, size_t n_tokens) const;
+  // Most bytes that pages take at any moment while a cache grows from n_before tokens to n_total, in steps of
+  // step_tokens (0: one step). Of coded recipes a long step has one layer's pages open at a time.
+  uint64_t peak_bytes(const Recipe& recipe, size_t n_before, size_t n_total, size_t step_tokens) const;
 };
+
+// Coded recipes with steps of at most this many tokens make room on all layers at once; longer ones do it
+// layer by layer, so that only one layer's rows are open at a time.
+constexpr size_t kSmallStep = 64;
+
+// One a layer.
+std::vector<LayerLayout> layer_layouts(const Recipe& recipe, const Geometry& geometry);
 
 }  // namespace quire

@@ -161,6 +161,27 @@ class SettingsParser {
   std::optional<size_t> tail_;
 };
 
+// What lies between the commas outside parentheses.
+std::vector<std::string_view> split_at_commas(std::string_view text) {
+  std::vector<std::string_view> parts;
+  size_t start = 0;
+  int depth = 0;
+  for (size_t i = 0; i <= text.size(); ++i) {
+    if (i < text.size() && text[i] == '(') ++depth;
+    if (i < text.size() && text[i] == ')') --depth;
+    if (i < text.size() && (text[i] != ',' || depth > 0)) continue;
+    parts.push_back(text.substr(start, i - start));
+    start = i + 1;
+  }
+  return parts;
+}
+
+// NAME of a part NAME=..., empty where it is none.
+std::string_view setting_name(std::string_view part) {
+  const size_t equals = part.find('=');
+  return equals == std::string_view::npos || part.find('(') < equals ? "" : part.substr(0, equals);
+}
+
 std::vector<RecipeInfo> list_recipes() {
   std::vector<RecipeInfo> all = {
       {"full", "every token, f16 keys and values unless k= and v= say otherwise"},
@@ -229,6 +250,27 @@ Recipe Recipe::parse(std::string_view text) {
   }
   parser.finish();
   return recipe;
+}
+
+std::vector<Recipe> Recipe::parse_list(std::string_view text) {
+  std::vector<std::string> texts;
+  std::vector<std::string_view>
+      names;  // of the settings of the last of them; empty when it is no list of settings
+  for (const std::string_view part : split_at_commas(text)) {
+    const std::string_view name = setting_name(part);
+    const bool goes_on =
+        !name.empty() && !names.empty() && std::find(names.begin(), names.end(), name) == names.end();
+    if (goes_on) {
+      texts.back().append(",").append(part);
+    } else {
+      texts.emplace_back(part);
+      names.clear();
+    }
+    if (!name.empty()) names.push_back(name);
+  }
+  std::vector<Recipe> recipes;
+  for (const std::string& recipe : texts) recipes.push_back(parse(recipe));
+  return recipes;
 }
 
 std::span<const RecipeInfo> known_recipes() {

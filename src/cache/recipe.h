@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "format/row_format.h"
 #include "format/side_format.h"
@@ -55,6 +56,13 @@ struct Recipe {
   // k=FORMAT, v=FORMAT, sink=N, tail=N, frame=plain|rotated|calibrated. Throws Error of one sentence; an
   // unknown name is answered with the nearest known.
   static Recipe parse(std::string_view text);
+
+  // Reads a list of recipes with commas between them. A comma in parentheses belongs to its recipe. A recipe
+  // that begins with a setting (NAME=) goes on over the parts behind it that are settings too, until one is
+  // given again: that one begins the next recipe. So these are two recipes each:
+  //   turbo4,k=turbo4,v=turbo3,tail=128
+  //   k=turbo4,v=turbo3,k=q8,v=q4
+  static std::vector<Recipe> parse_list(std::string_view text);
 };
 
 // What `quire recipes` and error messages list.

@@ -113,7 +113,26 @@ KvShape KvShape::read(const GgufFile& file) {
   return shape;
 }
 
+// For recipes that code rows, once it is sure that no sum over n_tokens overflows.
+Geometry KvShape::coded_geometry(const Recipe& recipe, uint64_t n_tokens) const {
+  if (key_length != value_length) {
+    throw Error("recipe '" + recipe.text() + "' needs keys as long as values, and the model's are of " +
+                std::to_string(key_length) + " and " + std::to_string(value_length));
+  }
+  if (key_length > kMaxHeadDim) {
+    throw Error("recipe '" + recipe.text() + "': head sizes above " + std::to_string(kMaxHeadDim) +
+                " cannot be coded, and the model's is " + std::to_string(key_length));
+  }
+  // No format takes more than f32, and at the peak a page may exist in both forms.
+  const Recipe largest{Format::kF32, Format::kF32};
+  checked_mul(cache_bytes(largest, n_tokens), 4, "the cache");
+  Geometry geometry{n_kv_heads.size(), 0, key_length, {}};
+  geometry.n_kv_heads.assign(n_kv_heads.begin(), n_kv_heads.end());
+  return geometry;
+}
+
 uint64_t KvShape::token_bytes(const Recipe& recipe) const {
+  if (recipe.seals()) return coded_geometry(recipe, kTokensPerPage).token_bytes(recipe);
   const auto checked_row = [](Format format, uint64_t length) {
     return checked_mul(length, info(format).value_bytes, "a row of the cache");
   };
@@ -127,7 +146,13 @@ uint64_t KvShape::token_bytes(const Recipe& recipe) const {
   return total;
 }
 
+uint64_t KvShape::peak_bytes(const Recipe& recipe, uint64_t n_tokens) const {
+  if (!recipe.seals()) return cache_bytes(recipe, n_tokens);
+  return coded_geometry(recipe, n_tokens).peak_bytes(recipe, 0, n_tokens, 0);
+}
+
 uint64_t KvShape::cache_bytes(const Recipe& recipe, uint64_t n_tokens) const {
+  if (recipe.seals()) return coded_geometry(recipe, n_tokens).cache_bytes(recipe, n_tokens);
   const uint64_t n_pages = n_tokens / kTokensPerPage + (n_tokens % kTokensPerPage != 0 ? 1 : 0);
   return checked_mul(checked_mul(n_pages, kTokensPerPage, "the cache"), token_bytes(recipe), "the cache");
 }
@@ -143,8 +168,9 @@ MemoryPrediction predict_memory(const GgufFile& file, uint64_t n_tokens, const R
     prediction.weight_bytes = checked_add(prediction.weight_bytes, loaded_bytes(tensor), "the weights");
   }
   prediction.kv_bytes = shape.cache_bytes(recipe, n_tokens);
+  prediction.kv_peak_bytes = shape.peak_bytes(recipe, n_tokens);
   prediction.workspace_bytes = estimate_workspace(file, prefix_of(file), shape, n_tokens);
-  checked_add(checked_add(prediction.weight_bytes, prediction.kv_bytes, "the memory needed"),
+  checked_add(checked_add(prediction.weight_bytes, prediction.kv_peak_bytes, "the memory needed"),
               prediction.workspace_bytes, "the memory needed");
   return prediction;
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cache/geometry.h"
 #include "cache/recipe.h"
 #include "weights/gguf.h"
 
@@ -23,18 +24,25 @@ struct KvShape {
   // absurd.
   static KvShape read(const GgufFile& file);
 
-  // Bytes of a token, all layers, keys and values.
+  // Bytes that a token takes in the long run, all layers, keys and values. Coded recipes need keys as long as
+  // values, and no longer than codes allow; all of these throw Error where they cannot be had.
   uint64_t token_bytes(const Recipe& recipe) const;
-  // Bytes of the pages that n tokens take.
+  // Bytes of the pages that n tokens take, as Geometry::cache_bytes().
   uint64_t cache_bytes(const Recipe& recipe, uint64_t n_tokens) const;
+  // Most bytes of pages while a prompt of n tokens is computed in one step, layer by layer.
+  uint64_t peak_bytes(const Recipe& recipe, uint64_t n_tokens) const;
+
+ private:
+  Geometry coded_geometry(const Recipe& recipe, uint64_t n_tokens) const;
 };
 
 struct MemoryPrediction {
-  uint64_t weight_bytes = 0;  // tensors as they lie in memory once loaded
-  uint64_t kv_bytes = 0;      // exact
-  uint64_t workspace_bytes =
-      0;  // an estimate: activations of a prompt that fills the context, tokenizer, program
-  uint64_t total_bytes() const { return weight_bytes + kv_bytes + workspace_bytes; }
+  uint64_t weight_bytes = 0;   // tensors as they lie in memory once loaded
+  uint64_t kv_bytes = 0;       // of the cache when it holds all tokens; exact
+  uint64_t kv_peak_bytes = 0;  // of the cache while a prompt of so many tokens is computed; exact
+  // An estimate: activations of a prompt that fills the context, tokenizer, program.
+  uint64_t workspace_bytes = 0;
+  uint64_t total_bytes() const { return weight_bytes + kv_peak_bytes + workspace_bytes; }
 };
 
 // The context length that the file states; Error when it states none or 0.

@@ -50,13 +50,17 @@ uint64_t Session::full_f16_bytes() const {
   return cache_.geometry().cache_bytes(Recipe{Format::kF16, Format::kF16}, cache_.n_tokens());
 }
 
-// Would the pool let this cache grow to n tokens?
-bool Session::budget_allows(size_t n_tokens) const {
-  const uint64_t budget = engine_.pool().budget_bytes();
-  if (budget == 0) return true;
+// What the pool would hold at most while this cache grows to n tokens.
+uint64_t Session::peak_bytes(size_t n_tokens) const {
   const uint64_t used = engine_.pool().used_bytes();
   const uint64_t others = used - std::min(used, cache_.size_bytes());
-  return others + cache_.geometry().cache_bytes(options_.recipe, n_tokens) <= budget;
+  return others +
+         cache_.geometry().peak_bytes(options_.recipe, cache_.n_tokens(), n_tokens, options_.step_tokens);
+}
+
+bool Session::budget_allows(size_t n_tokens) const {
+  const uint64_t budget = engine_.pool().budget_bytes();
+  return budget == 0 || peak_bytes(n_tokens) <= budget;
 }
 
 void Session::check_room(size_t n_tokens) const {
@@ -65,9 +69,9 @@ void Session::check_room(size_t n_tokens) const {
                 std::to_string(context_tokens_));
   }
   if (!budget_allows(n_tokens)) {
-    throw Error("the cache of " + std::to_string(n_tokens) + " tokens takes " +
-                std::to_string(cache_.geometry().cache_bytes(options_.recipe, n_tokens)) +
-                " bytes, but the budget is " + std::to_string(engine_.pool().budget_bytes()));
+    throw Error("the cache of " + std::to_string(n_tokens) + " tokens takes up to " +
+                std::to_string(peak_bytes(n_tokens)) + " bytes, but the budget is " +
+                std::to_string(engine_.pool().budget_bytes()));
   }
 }
 
@@ -129,7 +133,7 @@ void Session::ensure_logits(Generation* counted) {
   if (tokens_.empty()) throw Error("there is nothing to continue: the prompt is empty");
   if (logits_fresh_ && cache_.n_tokens() == tokens_.size()) return;
   // After a crop the hidden state of the last token is gone: it is computed once more.
-  if (cache_.n_tokens() == tokens_.size() && last_step_tokens_ == 0) cache_.crop(tokens_.size() - 1);
+  if (cache_.n_tokens() == tokens_.size() && last_step_tokens_ == 0) cut_cache(tokens_.size() - 1);
   if (cache_.n_tokens() < tokens_.size()) {
     compute(std::span(tokens_).subspan(cache_.n_tokens()), {});
     if (counted != nullptr) {
@@ -175,11 +179,13 @@ FinishReason Session::run_loop(Sampler& sampler, const GenerateOptions& options,
   }
 }
 
+void Session::cut_cache(size_t n_tokens) { cache_.crop(n_tokens < cache_.coded_tokens() ? 0 : n_tokens); }
+
 void Session::crop(size_t n_tokens) {
   if (n_tokens >= tokens_.size()) return;
   tokens_.resize(n_tokens);
   if (n_tokens < cache_.n_tokens()) {
-    cache_.crop(n_tokens);
+    cut_cache(n_tokens);
     logits_fresh_ = false;
     last_step_tokens_ = 0;
   }

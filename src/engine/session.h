@@ -92,12 +92,15 @@ class Session {
   // throw, the session stays usable. Throws Error when the sequence is empty.
   Generation generate(Sampler& sampler, const GenerateOptions& options, const OnText& on_text = {});
 
-  // Forgets all tokens from n_tokens on.
+  // Forgets all tokens from n_tokens on. Where these are coded the cache starts anew: what is left of the
+  // tokens is computed again when something follows it.
   void crop(size_t n_tokens);
 
  private:
   void check_room(size_t n_tokens) const;
+  uint64_t peak_bytes(size_t n_tokens) const;
   bool budget_allows(size_t n_tokens) const;
+  void cut_cache(size_t n_tokens);
   void compute_pending(const PrefillOptions& options, PrefillResult& result);
   void compute(std::span<const int32_t> tokens, const std::function<void(double)>& progress);
   void ensure_logits(Generation* counted);

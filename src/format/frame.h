@@ -8,14 +8,14 @@
 // The rotation is what TurboQuant (arXiv 2504.19874) asks for, as a randomised Hadamard transform, for any
 // head size:
 //
-//   R = H s                  head_dim a power of two
-//   R = H_last s_last H s    otherwise
+//   R = H s                    head_dim a power of two
+//   R = H_first s' H_last s    otherwise
 //
-// s flips random signs. H is block diagonal over the powers of two that make up head_dim, the largest first
-// (96 = 64 + 32, 100 = 64 + 32 + 4), each block a Walsh-Hadamard matrix / sqrt(block), its own inverse. Alone
-// it would leave a large value of the last, small block within that block. So a second pass acts on the last
-// 2^k values, 2^k the largest block: s_last flips them by the signs of s in reverse order, and H_last is one
-// block.
+// s flips random signs. H is the Walsh-Hadamard matrix / sqrt(size), its own inverse. For other sizes, H_last
+// acts on the last 2^k values and H_first on the first 2^k, 2^k the largest power of two below head_dim: the
+// two overlap, so a large value anywhere reaches all others, and its largest part stays flat. (Blocks side by
+// side, 100 = 64 + 32 + 4, leave it within the last, small block; a second pass over such blocks makes it
+// ragged.) s' flips the first 2^k values by the signs of s in reverse order.
 //
 // Centring keys takes the same <q, mean> off every score, which no softmax sees as long as all its keys are
 // centred alike.
@@ -76,52 +76,41 @@ QUIRE_INLINE void hadamard_block(float* x, int n) {
   for (int i = 0; i < n; ++i) x[i] *= scale;
 }
 
-QUIRE_INLINE void hadamard(float* x, int head_dim) {
-  int start = 0;
-  for (int block = kMaxHeadDim; block > 0; block /= 2) {
-    if (head_dim & block) {
-      hadamard_block(x + start, block);
-      start += block;
-    }
-  }
-}
-
-QUIRE_INLINE void flip(const float* signs, int n, float* x) {
-  for (int j = 0; j < n; ++j) x[j] *= signs[j];
-}
-
 QUIRE_INLINE int largest_block(int head_dim) {
   int block = 1;
   while (2 * block <= head_dim) block *= 2;
   return block;
 }
 
-// Value j of the last `block` is flipped by sign block - 1 - j.
-QUIRE_INLINE void flip_last(const float* signs, int block, float* last) {
-  for (int j = 0; j < block; ++j) last[j] *= signs[block - 1 - j];
+QUIRE_INLINE void flip(const float* signs, int n, float* x) {
+  for (int j = 0; j < n; ++j) x[j] *= signs[j];
+}
+
+// s' of the first `block` values.
+QUIRE_INLINE void flip_reversed(const Frame& frame, int block, float* x) {
+  for (int j = 0; j < block; ++j) x[j] *= frame.signs[frame.head_dim - 1 - j];
 }
 
 QUIRE_INLINE void rotate(const Frame& frame, float* x) {
   if (frame.signs == nullptr) return;
-  flip(frame.signs, frame.head_dim, x);
-  hadamard(x, frame.head_dim);
   const int block = largest_block(frame.head_dim);
-  if (block == frame.head_dim) return;
-  float* last = x + frame.head_dim - block;
-  flip_last(frame.signs, block, last);
-  hadamard_block(last, block);
+  flip(frame.signs, frame.head_dim, x);
+  if (block != frame.head_dim) {
+    hadamard_block(x + frame.head_dim - block, block);
+    flip_reversed(frame, block, x);
+  }
+  hadamard_block(x, block);
 }
 
 // The inverse of rotate().
 QUIRE_INLINE void rotate_back(const Frame& frame, float* x) {
   if (frame.signs == nullptr) return;
   const int block = largest_block(frame.head_dim);
+  hadamard_block(x, block);
   if (block != frame.head_dim) {
-    float* last = x + frame.head_dim - block;
-    hadamard_block(last, block);
-    flip_last(frame.signs, block, last);
+    flip_reversed(frame, block, x);
+    hadamard_block(x + frame.head_dim - block, block);
   }
-  hadamard(x, frame.head_dim);
   flip(frame.signs, frame.head_dim, x);
 }
 

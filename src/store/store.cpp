@@ -76,16 +76,40 @@ void Store::extend_layer(size_t layer, size_t n_new) {
   pages_[layer] = grown_layer(layer, n_new);
 }
 
-Store::Need Store::bytes_for(size_t layer, size_t n_new) const {
+Store::Growth Store::growth(size_t layer, size_t n_new) const {
   const LayerLayout& layout = layouts_[layer];
+  const std::vector<PageRef>& pages = pages_[layer];
   const size_t n_total = n_tokens_ + n_new;
-  const size_t n_sealed = layout.sealed_pages(n_total);
-  const uint64_t sealed_bytes =
-      n_sealed * layout.sealed.page_bytes() + (n_sealed > 0 ? layout.sink_bytes() : 0);
-  const uint64_t open_before = pages_for(n_total) - layout.sealed_pages(n_tokens_);
-  const uint64_t open_after = pages_for(n_total) - n_sealed;
-  const uint64_t page_bytes = layout.open.page_bytes();
-  return {sealed_bytes + open_before * page_bytes, sealed_bytes + open_after * page_bytes};
+  const size_t first_written = n_tokens_ / kTokensPerPage;
+  const auto shared = [&](size_t page) { return page < pages.size() && pages[page].use_count() > 1; };
+  Growth growth;
+  const size_t n_pages = pages_for(n_total);
+  growth.room = (n_pages - std::min(n_pages, pages.size())) * layout.open.page_bytes();
+  for (size_t page = first_written; n_new > 0 && page < pages.size(); ++page) {
+    if (shared(page)) growth.room += layout.open.page_bytes();
+  }
+  const size_t n_sealed = view(layer, n_tokens_).n_sealed();
+  for (size_t page = n_sealed; page < layout.sealed_pages(n_total); ++page) {
+    growth.coded += layout.sealed.page_bytes() + (page == 0 ? layout.sink_bytes() : 0);
+    if (page >= first_written || !shared(page)) growth.freed += layout.open.page_bytes();
+  }
+  return growth;
+}
+
+uint64_t Store::peak_growth(size_t n_new, bool at_once) const {
+  std::vector<Growth> layers;
+  for (size_t layer = 0; layer < n_layers(); ++layer) layers.push_back(growth(layer, n_new));
+  int64_t held = 0;  // negative when coding has given back more than the step has taken
+  if (at_once) {
+    for (const Growth& layer : layers) held += static_cast<int64_t>(layer.room);
+  }
+  int64_t most = held;
+  for (const Growth& layer : layers) {
+    held += static_cast<int64_t>((at_once ? 0 : layer.room) + layer.coded);
+    most = std::max(most, held);
+    held -= static_cast<int64_t>(layer.freed);
+  }
+  return static_cast<uint64_t>(most);
 }
 
 Store::Sealing Store::begin_sealing(size_t layer, size_t n_tokens) const {
@@ -143,14 +167,18 @@ void Store::commit(size_t n_new) {
   QUIRE_CHECK(n_layers() == 0 || n_tokens_ <= pages_[0].size() * kTokensPerPage);
 }
 
+size_t Store::coded_tokens() const {
+  size_t most = 0;
+  for (size_t layer = 0; layer < n_layers(); ++layer)
+    most = std::max(most, view(layer, n_tokens_).n_sealed());
+  return most * kTokensPerPage;
+}
+
 void Store::crop(size_t n_tokens) {
   QUIRE_CHECK(n_tokens <= n_tokens_);
-  for (size_t layer = 0; layer < n_layers(); ++layer) {
-    const size_t least = view(layer, n_tokens_).n_sealed() * kTokensPerPage;
-    if (n_tokens < least && n_tokens > 0) {
-      throw Error("the cache cannot be cut to " + std::to_string(n_tokens) + " tokens: the first " +
-                  std::to_string(least) + " are coded");
-    }
+  if (n_tokens > 0 && n_tokens < coded_tokens()) {
+    throw Error("the cache cannot be cut to " + std::to_string(n_tokens) + " tokens: the first " +
+                std::to_string(coded_tokens()) + " are coded");
   }
   n_tokens_ = n_tokens;
   for (std::vector<PageRef>& pages : pages_) pages.resize(std::min(pages.size(), pages_for(n_tokens)));

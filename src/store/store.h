@@ -68,6 +68,12 @@ struct LayerLayout {
   size_t sealed_pages(size_t n_tokens) const {
     return seals && n_tokens > tail_tokens ? (n_tokens - tail_tokens) / kTokensPerPage : 0;
   }
+  // Bytes of all pages when n_sealed of those that n_tokens take are coded.
+  uint64_t bytes(size_t n_tokens, size_t n_sealed) const {
+    const size_t n_pages = (n_tokens + kTokensPerPage - 1) / kTokensPerPage;
+    const uint64_t sinks = n_sealed > 0 ? sink_bytes() : 0;
+    return sinks + n_sealed * sealed.page_bytes() + (n_pages - n_sealed) * open.page_bytes();
+  }
 };
 
 // What readers see of one layer: valid until the store changes.
@@ -117,14 +123,12 @@ class Store {
   // Room for n_new tokens behind the committed ones, all layers. On Error (budget) nothing has changed.
   // A shared last page that would be written is copied first.
   void extend(size_t n_new);
-  // The same for one layer. Memory is asked for as it is: a budget is checked before, see bytes_for().
+  // The same for one layer. Memory is asked for as it is: a budget is checked before, see peak_growth().
   void extend_layer(size_t layer, size_t n_new);
-  // Most bytes that a layer's pages take while n_new tokens are added to it, and afterwards.
-  struct Need {
-    uint64_t during = 0;
-    uint64_t after = 0;
-  };
-  Need bytes_for(size_t layer, size_t n_new) const;
+  // Most bytes by which the pool's pages grow during a step of n_new tokens, in which room is made on all
+  // layers at once or layer by layer, and each layer codes its due pages when it is done. Exact: pages that
+  // are shared with other sequences are copied, and stay when they are coded here.
+  uint64_t peak_growth(size_t n_new, bool at_once) const;
 
   // Sealing, when the layer holds n_tokens: which pages are due, room for their coded form, the coding of one
   // page and head (by any thread; pages and heads are independent), and the exchange of the pages.
@@ -141,6 +145,8 @@ class Store {
 
   // The committed tokens become n_tokens() + n_new.
   void commit(size_t n_new);
+  // So many first tokens are coded on some layer.
+  size_t coded_tokens() const;
   // Forgets all tokens from n_tokens on, and the pages that held only these. Sealed pages stay sealed:
   // cutting into one is refused with an Error that names the shortest length possible.
   void crop(size_t n_tokens);
@@ -161,6 +167,14 @@ class Store {
   uint64_t size_bytes() const;
 
  private:
+  // What a layer's pages take more: for room, and for the coded form of what is due. `freed`: what sealing
+  // gives back afterwards.
+  struct Growth {
+    uint64_t room = 0;
+    uint64_t coded = 0;
+    uint64_t freed = 0;
+  };
+  Growth growth(size_t layer, size_t n_new) const;
   static bool has_room(const std::vector<PageRef>& pages, size_t first, size_t n_pages);
   std::vector<PageRef> grown_layer(size_t layer, size_t n_new) const;
   void copy_sinks(size_t layer, const Page& page, Page& sinks) const;

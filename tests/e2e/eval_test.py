@@ -1,5 +1,6 @@
-"""quire eval ppl: plausible, the same however it is asked for."""
+"""quire eval: plausible, the same however it is asked for."""
 
+import csv
 import struct
 
 from quire_cli import MODEL, QuireTest, main, prose
@@ -48,6 +49,50 @@ class EvalPpl(QuireTest):
         odd.write_bytes(b"\xff\xff\x01\x00")
         self.refused("eval", "ppl", "-m", MODEL, "--tokens-file", odd, says="65535")
         self.refused("eval", "-m", MODEL)
+
+
+class EvalKl(QuireTest):
+    KEYS = ["recipe", "kl_mean", "kl_p99", "same_top1", "ppl", "ppl_full", "mass", "bits_per_value",
+            "rows_read_per_token", "bytes_read_per_token"]
+
+    def setUp(self):
+        super().setUp()
+        self.path = self.folder / "text"
+        self.path.write_text(prose(3000))
+        self.model = ["eval", "kl", "-m", MODEL]
+        self.sizes = ["--prompt-tokens", 300, "--eval-tokens", 20]
+
+    def test_rows_and_csv(self):
+        recipes = ["turbo4(frame=rotated)", "k=turbo4,v=turbo3,frame=rotated", "q8", "full", "kivi2(sink=4,tail=64)"]
+        table = self.folder / "table.csv"
+        result = self.ok_json(*self.model, "-f", self.path, *self.sizes, "--kv", ",".join(recipes), "--csv", table)
+        rows = result["rows"]
+        self.assertEqual([list(row) for row in rows], [self.KEYS] * 5)
+        self.assertEqual([row["recipe"] for row in rows], recipes[:4] + ["kivi2(sink=4,tail=64)"])
+        turbo4, turbo43, q8, full, kivi2 = rows
+        self.assertEqual((full["kl_mean"], full["same_top1"], full["ppl"]), (0, 1, full["ppl_full"]))
+        self.assertTrue(0 < q8["kl_mean"] < turbo4["kl_mean"] < turbo43["kl_mean"] < kivi2["kl_mean"], rows)
+        self.assertLess(turbo43["bits_per_value"], turbo4["bits_per_value"])
+        self.assertLess(turbo4["bytes_read_per_token"], full["bytes_read_per_token"])
+        self.assertEqual({row["mass"] for row in rows}, {1})
+        with table.open(newline="") as file:
+            read = list(csv.DictReader(file))
+        self.assertEqual([row["recipe"] for row in read], [row["recipe"] for row in rows])
+        self.assertEqual([float(row["kl_mean"]) for row in read], [row["kl_mean"] for row in rows])
+
+    def test_text_form(self):
+        out = self.ok(*self.model, "-f", self.path, *self.sizes, "--kv", "q4,bf16").stdout.decode()
+        self.assertRegex(out, r"\Arecipe +KL .*\nq4 +0\.\d+ .*\nk=bf16,v=bf16 +0\.\d+ .*\n\(full: perplexity")
+
+    def test_bad_input(self):
+        text = ["-f", self.path]
+        self.refused(*self.model, *text, "--kv", "q4", "--prompt-tokens", 5000, says="tokens")
+        self.refused(*self.model, *text, "--kv", "q4", "--prompt-tokens", 0, says="--prompt-tokens")
+        self.refused(*self.model, *text, *self.sizes, "--kv", "q4,turbo5", says="did you mean 'turbo")
+        self.refused(*self.model, *text, *self.sizes, "--kv", "q4,tail=128", says="coded")
+        self.refused(*self.model, *text, *self.sizes, "--kv", "q4(tail=1", says="parenthesis")
+        self.refused(*self.model, *text, *self.sizes, says="--kv")
+        self.refused(*self.model, *text, *self.sizes, "--kv", "q8", "--csv", self.folder / "no" / "dir", says="written")
 
 
 if __name__ == "__main__":

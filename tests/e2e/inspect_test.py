@@ -31,7 +31,11 @@ class Inspect(QuireTest):
         self.assertEqual(report["metadata"]["general.architecture"]["value"], "llama")
         self.assertEqual(report["metadata"]["tokenizer.ggml.tokens"]["value"]["length"], 49152)
         self.assertEqual(len(report["tensors"]), 272)
-        self.assertEqual(report["kv_bytes_per_token"], {"f32": 46080, "f16": 23040, "bf16": 23040})
+        per_token = report["kv_bytes_per_token"]
+        self.assertEqual({name: per_token[name] for name in ("f32", "f16", "bf16")},
+                         {"f32": 46080, "f16": 23040, "bf16": 23040})
+        # Keys and values of 64 on 30 layers of 3 heads: 68, 52 and 48 bytes (algorithms.md, 8.1).
+        self.assertEqual((per_token["turbo4"], per_token["turbo3"], per_token["kivi2"]), (68 * 90, 52 * 90, 48 * 90))
         self.assertTrue(report["runs"])
         self.assertEqual(report["predicted_memory"]["context_tokens"], 8192)
 
@@ -44,11 +48,19 @@ class Inspect(QuireTest):
     def test_prediction_against_a_real_run(self):
         path = self.folder / "prompt"
         path.write_text(prose(3000))
-        result = self.ok_json("run", "-m", MODEL, "-f", path, "-n", 1)
-        predicted = self.ok_json("inspect", "-m", MODEL, "-c", result["prompt_tokens"])["predicted_memory"]
-        self.assertEqual(predicted["kv_bytes"], result["kv_bytes"])
-        total = predicted["weight_bytes"] + predicted["kv_bytes"] + predicted["workspace_bytes"]
-        self.assertEqual(predicted["total_bytes"], total)
+        for kv in ("full", "q8", "k=turbo4,v=turbo3,frame=rotated,tail=100"):
+            result = self.ok_json("run", "-m", MODEL, "-f", path, "-n", 1, "--kv", kv)
+            predicted = self.ok_json("inspect", "-m", MODEL, "-c", result["prompt_tokens"], "--kv", kv)
+            memory = predicted["predicted_memory"]
+            self.assertEqual(memory["kv_bytes"], result["kv_bytes"], kv)
+            total = memory["weight_bytes"] + memory["kv_peak_bytes"] + memory["workspace_bytes"]
+            self.assertEqual(memory["total_bytes"], total)
+            # The peak fits a budget, and what is less is refused with both numbers.
+            peak = memory["kv_peak_bytes"]
+            self.ok("run", "-m", MODEL, "-f", path, "-n", 1, "--kv", kv, "--kv-budget-mb", (peak + 1) / 1e6)
+            error = self.refused("run", "-m", MODEL, "-f", path, "-n", 1, "--kv", kv, "--kv-budget-mb", (peak - 1) / 1e6,
+                                 says=str(peak))
+            self.assertIn("budget", error)
 
     def test_heads_that_differ_by_layer(self):
         path = self.folder / "odd.gguf"
@@ -60,6 +72,9 @@ class Inspect(QuireTest):
         report = self.ok_json("inspect", path, "-c", 65)
         self.assertEqual(report["kv_bytes_per_token"]["f16"], 7 * (96 + 64) * 2)
         self.assertEqual(report["predicted_memory"]["kv_bytes"], 128 * 7 * (96 + 64) * 2)
+        self.assertNotIn("q8", report["kv_bytes_per_token"], "keys longer than values cannot be coded")
+        coded = self.ok_json("inspect", path, "-c", 65, "--kv", "q8")["predicted_memory"]
+        self.assertIn("as long as", coded["error"])
         self.assertFalse(report["runs"])
         self.assertIn(arch, report["obstacles"]["model"])
         self.assertIn("cannot run", self.ok("inspect", path).stdout.decode())

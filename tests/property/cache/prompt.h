@@ -51,6 +51,7 @@ inline void run_step(Cache& cache, const Prompt& prompt, size_t begin, size_t en
     for (size_t layer = 0; layer < prompt.shape.n_layers; ++layer) {
       const size_t kv = prompt.kv_width(layer);
       const size_t width = prompt.q_width();
+      cache.begin_layer(worker, layer);
       for (size_t first = 0; first < end - begin; first += piece) {
         const size_t n = std::min(piece, end - begin - first);
         const size_t at = begin + first;
@@ -59,6 +60,7 @@ inline void run_step(Cache& cache, const Prompt& prompt, size_t begin, size_t en
         cache.attend(worker, layer, first, n, prompt.q[layer].data() + at * width, width,
                      out[layer].data() + at * width, width);
       }
+      cache.end_layer(worker, layer);
     }
   });
   cache.end_step();

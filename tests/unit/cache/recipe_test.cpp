@@ -109,5 +109,30 @@ TEST(Recipe, KnownRecipesHaveNamesAndSummaries) {
   for (const RecipeInfo& recipe : known_recipes()) EXPECT_NE(std::string(recipe.summary), "");
 }
 
+std::vector<std::string> listed(const char* text) {
+  std::vector<std::string> texts;
+  for (const Recipe& recipe : Recipe::parse_list(text)) texts.push_back(recipe.text());
+  return texts;
+}
+
+TEST(RecipeList, CommasAndSettings) {
+  using List = std::vector<std::string>;
+  EXPECT_EQ(listed("full"), List({"full"}));
+  EXPECT_EQ(listed("full,turbo4,kivi2"), List({"full", "turbo4", "kivi2"}));
+  EXPECT_EQ(listed("turbo4(sink=0,tail=128),q8"), List({"turbo4(sink=0,tail=128)", "q8"}));
+  EXPECT_EQ(listed("turbo4,k=turbo4,v=turbo3,tail=128,q4"),
+            List({"turbo4", "k=turbo4,v=turbo3,tail=128", "q4"}));
+  EXPECT_EQ(listed("k=turbo4,v=turbo3,k=q8,v=q4"), List({"k=turbo4,v=turbo3", "k=q8,v=q4"}));
+  EXPECT_EQ(listed("k=turbo4,v=turbo3,tail=128,v=q4,k=q8"),
+            List({"k=turbo4,v=turbo3,tail=128", "k=q8,v=q4"}));
+}
+
+TEST(RecipeList, WhatIsWrongIsRefused) {
+  for (const char* text : {"", "full,", ",full", "turbo4,tail=128", "turbo4(tail=128", "full,nonsense",
+                           "k=turbo4,v=turbo3,tail=1,tail=2", "turbo4)", "k=f16,,v=f16"}) {
+    EXPECT_THROW(Recipe::parse_list(text), Error) << text;
+  }
+}
+
 }  // namespace
 }  // namespace quire

@@ -1,0 +1,168 @@
+// quire eval kl: how far the predictions of recipes lie from those of the exact cache.
+#include <chrono>
+#include <fstream>
+#include <memory>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "commands.h"
+#include "eval_text.h"
+#include "options.h"
+#include "study/divergence.h"
+#include "terminal.h"
+
+namespace quire::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  quire eval kl -m model.gguf -f book.txt --kv turbo4,kivi4\n"
+    "  quire eval kl -m model.gguf -f book.txt --kv 'turbo4(sink=0,tail=128),k=turbo4,v=turbo3,tail=128' "
+    "--json\n"
+    "\nThe prompt is computed in one step, the tokens after it one by one through the stored cache, beside "
+    "recipe\n"
+    "`full`. Commas stand between recipes, but for those in parentheses; a recipe that begins with a "
+    "setting\n"
+    "(NAME=) goes on over the settings behind it, until one is given again: that one begins the next recipe.";
+
+struct KlOptions {
+  ModelOptions model;
+  TextInput input;
+  std::string tokens_file;
+  int64_t prompt_tokens = 1500;
+  int64_t eval_tokens = 200;
+  std::string csv_path;
+  bool json = false;
+};
+
+Json row_json(const Divergence& row) {
+  return {{"recipe", row.recipe.text()},
+          {"kl_mean", row.kl_mean},
+          {"kl_p99", row.kl_p99},
+          {"same_top1", row.same_top1},
+          {"ppl", row.ppl},
+          {"ppl_full", row.ppl_full},
+          {"mass", row.mass},
+          {"bits_per_value", row.bits_per_value},
+          {"rows_read_per_token", row.rows_read_per_token},
+          {"bytes_read_per_token", row.bytes_read_per_token}};
+}
+
+Json report(const KlOptions& options, const Engine& engine, const std::vector<Divergence>& rows,
+            double seconds) {
+  Json list = Json::array();
+  for (const Divergence& row : rows) list.push_back(row_json(row));
+  return {{"model", options.model.path},
+          {"threads", engine.n_threads()},
+          {"isa", Engine::isa()},
+          {"precise", options.model.precise},
+          {"prompt_tokens", options.prompt_tokens},
+          {"eval_tokens", options.eval_tokens},
+          {"rows", list},
+          {"seconds", seconds}};
+}
+
+// Texts are dumped in quotes, as the commas of recipes need them.
+std::string csv(const std::vector<Divergence>& rows) {
+  std::string out;
+  for (const Divergence& row : rows) {
+    const Json cells = row_json(row);
+    std::string names;
+    std::string values;
+    for (const auto& [name, value] : cells.items()) {
+      names += (names.empty() ? "" : ",") + name;
+      values += (values.empty() ? "" : ",") + value.dump();
+    }
+    out += (out.empty() ? names + "\n" : "") + values + "\n";
+  }
+  return out;
+}
+
+void write_csv(const std::string& path, const std::vector<Divergence>& rows) {
+  std::ofstream file(path, std::ios::binary);
+  file << csv(rows) << std::flush;
+  if (!file) throw Error(path + " cannot be written");
+}
+
+std::string right(std::string text, size_t width) {
+  if (text.size() < width) text.insert(0, width - text.size(), ' ');
+  return text;
+}
+
+std::string table(const std::vector<Divergence>& rows) {
+  size_t width = 6;
+  for (const Divergence& row : rows) width = std::max(width, row.recipe.text().size());
+  const auto line = [&](std::string recipe, const std::vector<std::string>& cells) {
+    recipe.resize(width, ' ');
+    for (const std::string& cell : cells) recipe += right(cell, 11);
+    return recipe + "\n";
+  };
+  std::string out = line("recipe", {"KL", "KL p99", "same top-1", "ppl", "change", "mass", "bits/value",
+                                    "rows/token", "kB/token"});
+  for (const Divergence& row : rows) {
+    out += line(row.recipe.text(),
+                {fixed(row.kl_mean, 5), fixed(row.kl_p99, 5), fixed(row.same_top1, 4), fixed(row.ppl, 3),
+                 fixed(100 * row.ppl_change(), 2) + " %", fixed(row.mass, 3), fixed(row.bits_per_value, 2),
+                 fixed(row.rows_read_per_token, 0), fixed(row.bytes_read_per_token / 1000, 1)});
+  }
+  return out;
+}
+
+void print(const KlOptions& options, const Engine& engine, const std::vector<Divergence>& rows,
+           double seconds) {
+  if (options.json) {
+    write_json(report(options, engine, rows, seconds));
+    return;
+  }
+  write_out(table(rows) + "(full: perplexity " + fixed(rows[0].ppl_full, 3) + "; " +
+            std::to_string(options.eval_tokens) + " tokens after " + std::to_string(options.prompt_tokens) +
+            ", rows summed over layers and KV heads, " + fixed(seconds, 1) + " s)\n");
+}
+
+int run(const KlOptions& options) {
+  check_range("--prompt-tokens", options.prompt_tokens, 1, int64_t{1} << 32);
+  check_range("--eval-tokens", options.eval_tokens, 1, int64_t{1} << 32);
+  DivergenceOptions measure;
+  measure.recipes = Recipe::parse_list(options.model.recipe);
+  measure.prompt_tokens = static_cast<size_t>(options.prompt_tokens);
+  measure.eval_tokens = static_cast<size_t>(options.eval_tokens);
+  const EvalText text(options.input, options.tokens_file);
+  Engine engine(options.model.path, options.model.engine_options());
+  const std::vector<int32_t> tokens = text.tokens(engine);
+  ProgressLine line("comparing " + std::to_string(measure.recipes.size()) + " recipes", true);
+  measure.progress = [&](double share) { line.show(share); };
+  const auto start = std::chrono::steady_clock::now();
+  const std::vector<Divergence> rows = measure_divergence(engine, tokens, measure);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  if (!options.csv_path.empty()) write_csv(options.csv_path, rows);
+  print(options, engine, rows, seconds.count());
+  return kOk;
+}
+
+}  // namespace
+
+Command add_eval_kl(CLI::App& root) {
+  CLI::App* app = root.get_subcommand("eval")->add_subcommand(
+      "kl", "How far the predictions through coded caches lie from those of `full`.");
+  auto options = std::make_shared<KlOptions>();
+  add_eval_text_options(*app, options->input, options->tokens_file);
+  app->add_option("--prompt-tokens", options->prompt_tokens, "tokens of the prompt")
+      ->type_name("N")
+      ->capture_default_str();
+  app->add_option("--eval-tokens", options->eval_tokens, "tokens behind it that are evaluated")
+      ->type_name("N")
+      ->capture_default_str();
+  add_engine_options(*app, options->model);
+  add_recipe_option(*app, options->model);
+  app->get_option("--kv")->required()->description("recipes to compare with full, with commas between them");
+  app->add_option("--csv", options->csv_path, "write the table to a file, too")->type_name("FILE");
+  app->add_flag("--json", options->json, "print one JSON object");
+  app->footer(kExamples);
+  return {app, [options] { return run(*options); }};
+}
+
+}  // namespace quire::cli

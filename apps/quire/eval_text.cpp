@@ -1,0 +1,40 @@
+#include "eval_text.h"
+
+#include "base/error.h"
+
+namespace quire::cli {
+namespace {
+
+std::vector<int32_t> read_token_file(const std::string& path) {
+  const std::string bytes = read_file(path);
+  if (bytes.size() % 2 != 0)
+    throw Error(path + " has an odd number of bytes, so it holds no 16-bit token ids");
+  std::vector<int32_t> tokens;
+  for (size_t i = 0; i < bytes.size(); i += 2) {
+    tokens.push_back(static_cast<uint8_t>(bytes[i]) | static_cast<uint8_t>(bytes[i + 1]) << 8);
+  }
+  return tokens;
+}
+
+}  // namespace
+
+EvalText::EvalText(const TextInput& input, const std::string& tokens_file) : is_text_(tokens_file.empty()) {
+  if (!is_text_ && input.given()) throw Error("give a text or --tokens-file, not both");
+  if (is_text_) {
+    text_ = read_text(input, LastNewline::kKeep);
+  } else {
+    ids_ = read_token_file(tokens_file);
+  }
+}
+
+std::vector<int32_t> EvalText::tokens(const Engine& engine) const {
+  return is_text_ ? engine.tokenizer().encode(text_, ControlTokens::kAsText) : ids_;
+}
+
+void add_eval_text_options(CLI::App& app, TextInput& input, std::string& tokens_file) {
+  add_text_options(app, input, "the text; without -p and -f it is read from stdin");
+  app.add_option("--tokens-file", tokens_file, "token ids instead of a text: 16 bit each, little-endian")
+      ->type_name("FILE");
+}
+
+}  // namespace quire::cli
