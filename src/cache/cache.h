@@ -70,7 +70,7 @@ class Cache {
 
  private:
   friend class CachePages;  // tests look at the bytes of sealed pages
-  struct Lane;  // what one member of the team works with
+  struct Lane;              // what one member of the team works with
   struct FramedQueries {
     std::vector<float> q;     // [rows][head_dim]
     std::vector<float> bias;  // [rows]
