@@ -119,7 +119,7 @@ if __name__ == "__main__":
 
 SELECT station, AVG(wind) AS mean_wind FROM readings WHERE day >= '2023-10-01' GROUP BY station HAVING COUNT(*) > 20 ORDER BY mean_wind DESC LIMIT 5;
 
-$ grep -rn "TODO" src/ | wc -l
+$ grep -rn "deprecated" src/ | wc -l
 27
 $ tar -czf backup.tar.gz --exclude=.git . && ls -lh backup.tar.gz
 -rw-r--r-- 1 marta users 4.2M Oct 12 08:15 backup.tar.gz
