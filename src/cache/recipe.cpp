@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kMostSinks = 16;
 constexpr size_t kMostTail = size_t{1} << 30;
 
-constexpr std::string_view kFrameNames[] = {"plain", "rotated", "calibrated"};
+constexpr std::string_view kFrameNames[] = {"plain", "rotated", "calibrated", "centred"};
 
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
@@ -150,7 +150,7 @@ class SettingsParser {
     for (size_t i = 0; i < std::size(kFrameNames); ++i) {
       if (text == kFrameNames[i]) return static_cast<FrameKind>(i);
     }
-    fail("frame= takes plain, rotated or calibrated, not '" + shown(text) + "'");
+    fail("frame= takes plain, rotated, calibrated or centred, not '" + shown(text) + "'");
   }
 
   std::string_view whole_;
@@ -206,7 +206,7 @@ FrameKind Recipe::frame_of(const SideFormat& side) const {
 }
 
 bool Recipe::needs_calibration() const {
-  return coded && (frame_of(keys) == FrameKind::kCalibrated || frame_of(values) == FrameKind::kCalibrated);
+  return coded && (frame_of(keys) >= FrameKind::kCalibrated || frame_of(values) == FrameKind::kCentred);
 }
 
 std::string Recipe::text() const {

@@ -17,7 +17,8 @@ namespace quire {
 enum class FrameKind : uint8_t {
   kPlain,       // rows as they are
   kRotated,     // randomised Hadamard transform
-  kCalibrated,  // rotated, centred, and keys balanced, by the model's calibration
+  kCalibrated,  // rotated; keys centred and balanced by the model's calibration
+  kCentred,     // the same, and values centred too: measured to be worse (ADR 6), kept to compare with
 };
 
 // Every KV-cache method is a point on free axes: the formats of keys and values, which tokens stay exact,
@@ -53,8 +54,8 @@ struct Recipe {
   std::string text() const;
 
   // Reads `full`, a format's name for both sides, either with settings in parentheses, or settings alone:
-  // k=FORMAT, v=FORMAT, sink=N, tail=N, frame=plain|rotated|calibrated. Throws Error of one sentence; an
-  // unknown name is answered with the nearest known.
+  // k=FORMAT, v=FORMAT, sink=N, tail=N, frame=plain|rotated|calibrated|centred. Throws Error of one sentence;
+  // an unknown name is answered with the nearest known.
   static Recipe parse(std::string_view text);
 
   // Reads a list of recipes with commas between them. A comma in parentheses belongs to its recipe. A recipe
