@@ -74,8 +74,8 @@ std::string csv(const std::vector<Divergence>& rows) {
     std::string names;
     std::string values;
     for (const auto& [name, value] : cells.items()) {
-      names += (names.empty() ? "" : ",") + name;
-      values += (values.empty() ? "" : ",") + value.dump();
+      names.append(names.empty() ? "" : ",").append(name);
+      values.append(values.empty() ? "" : ",").append(value.dump());
     }
     out += (out.empty() ? names + "\n" : "") + values + "\n";
   }
