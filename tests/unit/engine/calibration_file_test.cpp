@@ -105,8 +105,9 @@ TEST(CalibrationFile, AbsurdCountsAreRefused) {
   for (const size_t at : {12, 16, 20, 40, 44, 48}) {
     for (const uint32_t value : {0u, 3u, 0x7fffffffu, 0xffffffffu}) {
       const Bytes changed = with(whole, at, value);
-      if (changed != whole && !(at == 44 && value == 0))
+      if (changed != whole && !(at == 44 && value == 0)) {
         EXPECT_NE(refusal(changed), "") << at << " " << value;
+      }
     }
   }
 }
