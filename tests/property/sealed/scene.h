@@ -188,8 +188,16 @@ inline double last_step_error(const Prompt& prompt, const Recipe& recipe, size_t
 }
 
 inline bool fused(const SideFormat& side) {
-  return side.coded && std::string(ops().name) == "avx512" &&
-         (side.code == Code::kTurbo2 || side.code == Code::kTurbo3 || side.code == Code::kTurbo4);
+  if (!side.coded || std::string(ops().name) != "avx512") return false;
+  switch (side.code) {
+    case Code::kTurbo2:
+    case Code::kTurbo3:
+    case Code::kTurbo4:
+    case Code::kNested2:
+    case Code::kNested3:
+    case Code::kNested4: return true;
+    default: return false;
+  }
 }
 
 // Through f32 rows. The sums are of up to 256 products and a few hundred tokens.
