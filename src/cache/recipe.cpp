@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/edit_distance.h"
 #include "base/error.h"
 
 namespace quire {
@@ -15,21 +16,6 @@ constexpr size_t kMostSinks = 16;
 constexpr size_t kMostTail = size_t{1} << 30;
 
 constexpr std::string_view kFrameNames[] = {"plain", "rotated", "calibrated", "centred"};
-
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({substituted, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row[b.size()];
-}
 
 std::string nearest(std::string_view word, const std::vector<std::string_view>& known) {
   const auto closer = [&](std::string_view a, std::string_view b) {
