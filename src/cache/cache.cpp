@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "cache/lane.h"
 
 namespace quire {
 
@@ -15,15 +16,6 @@ namespace {
 constexpr size_t kTileQueries = 32;
 
 }  // namespace
-
-struct Cache::Lane {
-  AttendScratch scratch;
-  std::vector<float> q;  // [rows][head_dim] of the queries at hand
-  FramedQueries framed;
-  PartialState part{0, 0};
-  PartialState coded{0, 0};  // of the sealed parts
-  PartialState total{0, 0};
-};
 
 Cache::Cache(const Recipe& recipe, const Geometry& geometry, PagePool& pool,
              std::shared_ptr<const Calibration> calibration)
@@ -99,6 +91,9 @@ void Cache::append(Worker& worker, size_t layer, size_t first, size_t n, const f
 void Cache::attend(Worker& worker, size_t layer, size_t first, size_t n, const float* q, size_t ldq,
                    float* out, size_t ldo) {
   const LayerView view = store_.view(layer, n_tokens() + first + n);
+  if (const auto limits = sparse_limits(layer, view, n)) {
+    return attend_sparse(worker, layer, view, *limits, q, out);
+  }
   if (worker.rank() == 0) count_reads(view, first, n);
   if (n <= kTileQueries) {
     attend_parts(worker, layer, view, first, n, q, ldq, out, ldo);
@@ -125,10 +120,6 @@ namespace {
 // Copies n queries' rows of one group, q [n][ldq] -> rows [n * group][head_dim].
 void gather_rows(const float* q, size_t ldq, size_t n, size_t group_values, float* rows) {
   for (size_t i = 0; i < n; ++i) std::copy_n(q + i * ldq, group_values, rows + i * group_values);
-}
-
-void resize_state(PartialState& state, size_t n_rows, size_t head_dim) {
-  if (state.n_rows != n_rows || state.head_dim != head_dim) state = PartialState(n_rows, head_dim);
 }
 
 // Divides by the sums and writes [n][ldo], the group's heads side by side.

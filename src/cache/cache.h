@@ -5,9 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "attention/attend.h"
+#include "attention/sparse_head.h"
 #include "base/team.h"
 #include "cache/geometry.h"
 #include "cache/recipe.h"
@@ -67,10 +69,13 @@ class Cache {
   uint64_t size_bytes() const { return store_.size_bytes(); }
   // Of the last step: summed over its tokens.
   const StepStats& last_step() const { return stats_; }
+  // From now on steps that read a selection also score all rows, to tell the share of the mass read.
+  void measure_mass(bool on) { measures_mass_ = on; }
 
  private:
   friend class CachePages;  // tests look at the bytes of sealed pages
   struct Lane;              // what one member of the team works with
+  class ExactParts;
   struct FramedQueries {
     std::vector<float> q;     // [rows][head_dim]
     std::vector<float> bias;  // [rows]
@@ -97,6 +102,16 @@ class Cache {
                     const float* q, size_t ldq, float* out, size_t ldo);
   void attend_parts(Worker& worker, size_t layer, const LayerView& view, size_t first, size_t n,
                     const float* q, size_t ldq, float* out, size_t ldo);
+  // The way of a decoded token through an index (attend_sparse.cpp).
+  std::optional<SparseLimits> sparse_limits(size_t layer, const LayerView& view, size_t n) const;
+  void attend_sparse(Worker& worker, size_t layer, const LayerView& view, const SparseLimits& limits,
+                     const float* q, float* out);
+  void begin_sparse(size_t layer, const LayerView& view, const SparseLimits& limits, const ExactParts& exact,
+                    const float* q);
+  void attend_exact(Worker& worker, const ExactParts& exact, size_t item);
+  void propose_sparse(size_t head, size_t n_exact);
+  void finish_sparse(Worker& worker, size_t n_exact, size_t head, float* out);
+  void count_sparse(const LayerView& view);
 
   Recipe recipe_;
   Geometry geometry_;
@@ -111,6 +126,11 @@ class Cache {
   std::vector<HeadQueries> head_queries_;  // [kv_head] of attend_parts
   Store::Sealing sealing_;                 // of the layer that ends
   Selection selection_ = Selection::all();
+  std::vector<SparseHead> sparse_heads_;  // [kv_head] of attend_sparse
+  std::vector<HeadFrames> sparse_frames_;
+  std::vector<double> sparse_mass_;  // [kv_head] summed over the group, when measured
+  LayerView sparse_view_{};
+  bool measures_mass_ = false;
 };
 
 }  // namespace quire

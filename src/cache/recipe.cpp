@@ -7,6 +7,7 @@
 
 #include "base/edit_distance.h"
 #include "base/error.h"
+#include "cache/index_settings.h"
 
 namespace quire {
 
@@ -37,6 +38,10 @@ std::vector<std::string_view> format_names() {
   return names;
 }
 
+// The flagship's codes.
+constexpr Code kQuireKeys = Code::kNested4;
+constexpr Code kQuireValues = Code::kNested3;
+
 // What a code is published with, where settings do not say otherwise.
 struct Defaults {
   size_t sink_tokens = 4;
@@ -49,26 +54,52 @@ Defaults defaults_of(const SideFormat& keys) {
   return {};
 }
 
+// What lies between the commas outside parentheses.
+std::vector<std::string_view> split_at_commas(std::string_view text) {
+  std::vector<std::string_view> parts;
+  size_t start = 0;
+  int depth = 0;
+  for (size_t i = 0; i <= text.size(); ++i) {
+    if (i < text.size() && text[i] == '(') ++depth;
+    if (i < text.size() && text[i] == ')') --depth;
+    if (i < text.size() && (text[i] != ',' || depth > 0)) continue;
+    parts.push_back(text.substr(start, i - start));
+    start = i + 1;
+  }
+  return parts;
+}
+
 // The settings of one recipe text, in the order given.
 class SettingsParser {
  public:
-  SettingsParser(std::string_view whole, Recipe& recipe) : whole_(whole), recipe_(recipe) {}
+  SettingsParser(std::string_view whole, Recipe& recipe)
+      : whole_(whole), recipe_(recipe), index_([this](const std::string& what) { fail(what); }) {}
 
   void parse(std::string_view settings) {
-    while (true) {
-      const size_t comma = settings.find(',');
-      parse_one(settings.substr(0, comma));
-      if (comma == std::string_view::npos) return;
-      settings.remove_prefix(comma + 1);
-    }
+    for (const std::string_view setting : split_at_commas(settings)) parse_one(setting);
   }
 
-  void set_both(SideFormat format) { keys_ = values_ = format; }
+  void set_both(SideFormat format) { key_default_ = value_default_ = format; }
+  // The flagship: settings of its selection may stand among the others.
+  void set_quire() {
+    key_default_ = SideFormat::of(kQuireKeys);
+    value_default_ = SideFormat::of(kQuireValues);
+    is_quire_ = selects_ = true;
+  }
 
   // Turns what was said into the recipe.
   void finish() {
-    const SideFormat keys = keys_.value_or(SideFormat::exact(Format::kF16));
-    const SideFormat values = values_.value_or(SideFormat::exact(Format::kF16));
+    const SideFormat keys = keys_.value_or(key_default_);
+    const SideFormat values = values_.value_or(value_default_);
+    if (selects_) {
+      if (!keys.coded || !has_index(keys.code)) {
+        fail(std::string("select=sign needs keys with a sign plane (nested2, nested3, nested4), and k=") +
+             keys.name() + " has none");
+      }
+      if (!values.coded)
+        fail(std::string("select=sign reads coded values, and v=") + values.name() + " is exact");
+      recipe_.index = index_.finish();
+    }
     if (keys.coded || values.coded) {
       recipe_.coded = true;
       recipe_.keys = keys;
@@ -93,7 +124,7 @@ class SettingsParser {
     const std::string_view name = setting.substr(0, equals);
     const std::string_view value = equals == std::string_view::npos ? "" : setting.substr(equals + 1);
     if (equals == std::string_view::npos) {
-      fail("'" + shown(setting) + "' is not a setting; k=, v=, sink=, tail= and frame= are");
+      fail("'" + shown(setting) + "' is not a setting; k=, v=, sink=, tail=, frame= and select= are");
     }
     if (name == "k") {
       once(keys_, name) = parse_format(value);
@@ -105,9 +136,35 @@ class SettingsParser {
       once(tail_, name) = parse_number(name, value, kMostTail);
     } else if (name == "frame") {
       once(recipe_.frame, name) = parse_frame(value);
+    } else if (name == "select") {
+      parse_selection(value);
+    } else if (is_quire_ && is_index_setting(name)) {
+      index_.parse(name, value);
+    } else if (is_index_setting(name)) {
+      fail(std::string(name) + "= is a setting of quire(...) and of select=sign(...)");
     } else {
       fail("there is no setting '" + shown(name) + "'; did you mean '" +
-           nearest(name, {"k", "v", "sink", "tail", "frame"}) + "'?");
+           nearest(name, {"k", "v", "sink", "tail", "frame", "select"}) + "'?");
+    }
+  }
+
+  void parse_selection(std::string_view text) {
+    if (selects_) fail("select= is given twice");
+    selects_ = true;
+    const size_t open = text.find('(');
+    if (text.substr(0, open) != "sign") fail("select= takes sign, not '" + shown(text) + "'");
+    if (open == std::string_view::npos) return;
+    if (!text.ends_with(')')) fail("the parenthesis of select=sign( is not closed");
+    const std::string_view inner = text.substr(open + 1, text.size() - open - 2);
+    if (inner.empty()) return;
+    for (const std::string_view setting : split_at_commas(inner)) {
+      const size_t equals = setting.find('=');
+      const std::string_view name = setting.substr(0, equals);
+      if (equals == std::string_view::npos || !is_index_setting(name)) {
+        fail("'" + shown(setting) +
+             "' is not a setting of select=sign; budget=, mass=, candidates= and dense= are");
+      }
+      index_.parse(name, setting.substr(equals + 1));
     }
   }
 
@@ -141,26 +198,16 @@ class SettingsParser {
 
   std::string_view whole_;
   Recipe& recipe_;
+  SideFormat key_default_ = SideFormat::exact(Format::kF16);
+  SideFormat value_default_ = SideFormat::exact(Format::kF16);
+  bool is_quire_ = false;
+  bool selects_ = false;
+  IndexSettings index_;
   std::optional<SideFormat> keys_;
   std::optional<SideFormat> values_;
   std::optional<size_t> sink_;
   std::optional<size_t> tail_;
 };
-
-// What lies between the commas outside parentheses.
-std::vector<std::string_view> split_at_commas(std::string_view text) {
-  std::vector<std::string_view> parts;
-  size_t start = 0;
-  int depth = 0;
-  for (size_t i = 0; i <= text.size(); ++i) {
-    if (i < text.size() && text[i] == '(') ++depth;
-    if (i < text.size() && text[i] == ')') --depth;
-    if (i < text.size() && (text[i] != ',' || depth > 0)) continue;
-    parts.push_back(text.substr(start, i - start));
-    start = i + 1;
-  }
-  return parts;
-}
 
 // NAME of a part NAME=..., empty where it is none.
 std::string_view setting_name(std::string_view part) {
@@ -171,8 +218,12 @@ std::string_view setting_name(std::string_view part) {
 std::vector<RecipeInfo> list_recipes() {
   std::vector<RecipeInfo> all = {
       {"full", "every token, f16 keys and values unless k= and v= say otherwise"},
+      {"quire",
+       "k=nested4,v=nested3, of which a step reads the rows that the sign plane of the keys names; settings: "
+       "budget=7.5% or N rows, or mass=0.9; candidates=2 (by mass 20%), dense=0 first layers read whole"},
       {"k=FORMAT,v=FORMAT",
-       "keys and values in the formats named; settings of coded formats: sink=, tail=, frame="},
+       "keys and values in the formats named; settings of coded formats: sink=, tail=, frame=, "
+       "select=sign(...) with the settings of quire"},
   };
   for (const FormatInfo& entry : kFormats)
     all.push_back({entry.name, std::string("every token: ") + entry.summary});
@@ -205,6 +256,14 @@ std::string Recipe::text() const {
   if (sink_tokens != defaults.sink_tokens) settings += ",sink=" + std::to_string(sink_tokens);
   if (tail_tokens != defaults.tail_tokens) settings += ",tail=" + std::to_string(tail_tokens);
   if (frame) settings += ",frame=" + std::string(kFrameNames[static_cast<size_t>(*frame)]);
+  if (index) {
+    const std::string selection = index_settings_text(*index);
+    if (keys == SideFormat::of(kQuireKeys) && values == SideFormat::of(kQuireValues)) {
+      settings = (selection.empty() ? "" : "," + selection) + settings;
+      return settings.empty() ? "quire" : "quire(" + settings.substr(1) + ")";
+    }
+    settings += ",select=sign" + (selection.empty() ? "" : "(" + selection + ")");
+  }
   if (!(keys == values)) return std::string("k=") + keys.name() + ",v=" + values.name() + settings;
   return settings.empty() ? keys.name() : std::string(keys.name()) + "(" + settings.substr(1) + ")";
 }
@@ -214,19 +273,21 @@ Recipe Recipe::parse(std::string_view text) {
   SettingsParser parser(text, recipe);
   const size_t open = text.find('(');
   std::string_view name = text.substr(0, open);
-  if (open != std::string_view::npos && !text.ends_with(')')) {
-    throw Error("recipe '" + shown(text) + "': the parenthesis is not closed");
-  }
   if (name.find('=') != std::string_view::npos) {
     parser.parse(text);
     parser.finish();
     return recipe;
   }
+  if (open != std::string_view::npos && !text.ends_with(')')) {
+    throw Error("recipe '" + shown(text) + "': the parenthesis is not closed");
+  }
   if (const auto format = side_format_by_name(name)) {
     parser.set_both(*format);
+  } else if (name == "quire") {
+    parser.set_quire();
   } else if (name != "full") {
     std::vector<std::string_view> known = format_names();
-    known.emplace_back("full");
+    known.insert(known.end(), {"full", "quire"});
     throw Error("there is no recipe '" + shown(text) + "'; did you mean '" + nearest(name, known) + "'?");
   }
   if (open != std::string_view::npos) {

@@ -10,6 +10,7 @@
 
 #include "format/row_format.h"
 #include "format/side_format.h"
+#include "policy/index_budget.h"
 
 namespace quire {
 
@@ -22,7 +23,7 @@ enum class FrameKind : uint8_t {
 };
 
 // Every KV-cache method is a point on free axes: the formats of keys and values, which tokens stay exact,
-// which are read. Today all tokens are kept and read; those older than the tail may be coded.
+// which are read. Today all tokens are kept; those older than the tail may be coded, and read in part.
 struct Recipe {
   constexpr Recipe() = default;
   // Every token in exact rows.
@@ -38,6 +39,8 @@ struct Recipe {
   size_t sink_tokens = 4;          // 0 to 16 first tokens that stay exact
   size_t tail_tokens = 64;         // at least so many of the newest tokens stay exact
   std::optional<FrameKind> frame;  // of coded sides; unset: calibrated for codes made for it, else plain
+  // A decode step reads the rows that the index of the keys names; unset: all of them.
+  std::optional<IndexBudget> index;
 
   bool operator==(const Recipe&) const = default;
 
@@ -51,11 +54,13 @@ struct Recipe {
   //   turbo4                     coded, but for the first 4 and at least the last 64 tokens
   //   turbo4(sink=0,tail=128)
   //   k=turbo4,v=turbo3,tail=128
+  //   quire(budget=20%)          = k=nested4,v=nested3,select=sign(budget=20%)
   std::string text() const;
 
-  // Reads `full`, a format's name for both sides, either with settings in parentheses, or settings alone:
-  // k=FORMAT, v=FORMAT, sink=N, tail=N, frame=plain|rotated|calibrated|centred. Throws Error of one sentence;
-  // an unknown name is answered with the nearest known.
+  // Reads `full`, `quire`, a format's name for both sides, each with settings in parentheses, or settings
+  // alone: k=FORMAT, v=FORMAT, sink=N, tail=N, frame=plain|rotated|calibrated|centred, select=sign(...). In
+  // the parentheses of sign and of quire: budget=P%|N, mass=SHARE, candidates=X, dense=LAYERS. Throws Error
+  // of one sentence; an unknown name is answered with the nearest known.
   static Recipe parse(std::string_view text);
 
   // Reads a list of recipes with commas between them. A comma in parentheses belongs to its recipe. A recipe

@@ -97,4 +97,23 @@ QUIRE_INLINE constexpr int value_page_bytes(Code code, int head_dim) {
   return visit_code(code, [=](auto format) { return decltype(format)::value_page_bytes(head_dim); });
 }
 
+// Key pages with an index (IndexedFormat); the two below are for these.
+QUIRE_INLINE constexpr bool has_index(Code code) {
+  return visit_code(code, [](auto format) { return IndexedFormat<decltype(format)>; });
+}
+// Bytes of a page that the index reads.
+QUIRE_INLINE constexpr int index_page_bytes(Code code, int head_dim) {
+  return visit_code(code, [=](auto format) {
+    if constexpr (IndexedFormat<decltype(format)>) return decltype(format)::index_page_bytes(head_dim);
+    return 0;
+  });
+}
+// Where the norms of the rows begin.
+QUIRE_INLINE constexpr int index_norms_offset(Code code, int head_dim) {
+  return visit_code(code, [=](auto format) {
+    if constexpr (IndexedFormat<decltype(format)>) return decltype(format)::index_norms_offset(head_dim);
+    return -1;
+  });
+}
+
 }  // namespace quire

@@ -57,6 +57,14 @@ struct CodeInfo {
   const char* source;
 };
 
+// A format whose key pages begin with an index plane (kernels/index.inl) says so by these two: the bytes of
+// the plane and of the rows' norms, and where the norms begin.
+template <class F>
+concept IndexedFormat = requires {
+  F::index_page_bytes(64);
+  F::index_norms_offset(64);
+};
+
 template <class F>
 concept CodeFormat = requires(const float* rows, float* out, const uint8_t* page, uint8_t* bytes, int n,
                               const Codebook& book) {

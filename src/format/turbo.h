@@ -97,6 +97,9 @@ struct Turbo {
   }
   QUIRE_INLINE constexpr int value_page_bytes(int head_dim) { return key_page_bytes(head_dim); }
 
+  static constexpr int index_page_bytes(int head_dim) { return key_planes_offset(head_dim); }
+  static constexpr int index_norms_offset(int head_dim) { return key_norms_offset(head_dim); }
+
   QUIRE_INLINE TurboRow key_row(uint8_t* page, int head_dim, int row) {
     return {page + key_norms_offset(head_dim) + 2 * row, page + row, kPageRows,
             page + key_planes_offset(head_dim) + row * key_planes_bytes(head_dim)};

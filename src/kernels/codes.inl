@@ -80,15 +80,52 @@ void accumulate_coded(const Codebook& book, const float* p, const float* correct
   accumulate<RowF32>(p, correction, rows, n, head_dim, values, o, (size_t)head_dim, nullptr);
 }
 
+// scores [tile of 64 rows][n][64] of single rows.
+template <class F>
+void score_coded_rows(const Codebook& book, const float* q, int n, int head_dim, RowRefs refs,
+                      float* scores) {
+  float keys[kPageTokens * kMaxHeadDim];
+  for (int first = 0; first < refs.n; first += kPageTokens, scores += n * kPageTokens) {
+    for (int i = 0; i < kPageTokens; ++i) {
+      float row[kMaxHeadDim] = {0};
+      if (first + i < refs.n) {
+        const int at = refs.rows[first + i];
+        F::decode_key_row(refs.pages[at / kPageTokens], head_dim, at % kPageTokens, book, row);
+      }
+      for (int d = 0; d < head_dim; ++d) keys[d * kPageTokens + i] = row[d];
+    }
+    score<RowF32>(q, (size_t)head_dim, n, head_dim, keys, scores, nullptr);
+  }
+}
+
+template <class F>
+void accumulate_coded_rows(const Codebook& book, const float* p, const float* correction, RowRefs refs,
+                           uint64_t kept, int n, int head_dim, float* o) {
+  float values[kPageTokens * kMaxHeadDim + kSpareBytes / sizeof(float)];
+  for (uint64_t left = kept; left != 0; left &= left - 1) {
+    const int i = __builtin_ctzll(left);
+    F::decode_value_row(refs.pages[refs.rows[i] / kPageTokens], head_dim, refs.rows[i] % kPageTokens, book,
+                        values + i * head_dim);
+  }
+  accumulate<RowF32>(p, correction, kept, n, head_dim, values, o, (size_t)head_dim, nullptr);
+}
+
 // What a format uses: the above, unless something faster is given here.
 template <class F>
 struct Fused {
   static constexpr auto score = score_coded<F>;
   static constexpr auto accumulate = accumulate_coded<F>;
 };
+// The same for single rows.
+template <class F>
+struct FusedRows {
+  static constexpr auto score = score_coded_rows<F>;
+  static constexpr auto accumulate = accumulate_coded_rows<F>;
+};
 #if defined(QUIRE_ISA_avx512)
 #include "kernels/turbo_avx512.inl"
 #include "kernels/turbo_panel_avx512.inl"
+#include "kernels/turbo_rows_avx512.inl"
 template <int bits>
 struct Fused<TurboPanel<bits>> {
   static constexpr auto score = panel_score<bits>;
@@ -98,6 +135,11 @@ template <int bits>
 struct Fused<Turbo<bits>> {
   static constexpr auto score = turbo_score<bits>;
   static constexpr auto accumulate = turbo_accumulate<bits>;
+};
+template <int bits>
+struct FusedRows<Turbo<bits>> {
+  static constexpr auto score = turbo_score_rows<bits>;
+  static constexpr auto accumulate = turbo_accumulate_rows<bits>;
 };
 #endif
 
@@ -109,6 +151,8 @@ constexpr CodeOps code_ops(CodeList<Entries...>) {
           {open_values<typename Entries::Type>...},
           {Fused<typename Entries::Type>::score...},
           {Fused<typename Entries::Type>::accumulate...},
+          {FusedRows<typename Entries::Type>::score...},
+          {FusedRows<typename Entries::Type>::accumulate...},
           frame_queries,
           unframe_output};
 }

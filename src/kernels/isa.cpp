@@ -43,6 +43,7 @@ constexpr const char* kName = "scalar";
 #include "kernels/linear.inl"
 #include "kernels/rows.inl"
 #include "kernels/codes.inl"
+#include "kernels/index.inl"
 // clang-format on
 
 }  // namespace
@@ -69,6 +70,7 @@ const Ops kOps = {
     {accumulate<RowF32>, accumulate<RowF16>, accumulate<RowBF16>},
     merge,
     code_ops(Codes{}),
+    {index_sign_tables, index_estimate, index_mass, index_levels, index_row_levels, index_mark},
 };
 
 }  // namespace QUIRE_ISA

@@ -39,6 +39,14 @@ struct BytesAhead {
   size_t n_bytes;
 };
 
+// Rows of several pages of one KV head: row i is row rows[i] % 64 of page rows[i] / 64. Rows of a page follow
+// one another.
+struct RowRefs {
+  const uint8_t* const* pages;
+  const uint16_t* rows;
+  int n;
+};
+
 // Coded pages of one KV head, one function a format of the catalogue (format/code_catalogue.h). A frame of
 // nullptr: rows are coded as they are.
 struct CodeOps {
@@ -60,10 +68,42 @@ struct CodeOps {
   void (*accumulate[kCodeCount])(const Codebook& book, const float* probabilities, const float* correction,
                                  uint64_t rows, int n, int head_dim, const uint8_t* page, float* o,
                                  BytesAhead next);
+  // The same for single rows: scores [tile of 64 rows][n][64] of the rows in their order (the last tile's
+  // other lanes hold garbage), and of one tile the rows of `kept`.
+  void (*score_rows[kCodeCount])(const Codebook& book, const float* q, int n, int head_dim, RowRefs rows,
+                                 float* scores);
+  void (*accumulate_rows[kCodeCount])(const Codebook& book, const float* probabilities,
+                                      const float* correction, RowRefs rows, uint64_t kept, int n,
+                                      int head_dim, float* o);
   // q [n][head_dim] -> framed, and what centring takes off every score of the row.
   void (*frame_queries)(const Frame& frame, const float* q, int n, int head_dim, float* framed, float* bias);
   // o [n][head_dim], sums of framed values of weights that sum to l -> the same outside the frame, in place.
   void (*unframe_output)(const Frame& frame, int n, int head_dim, float* o, const float* l);
+};
+
+// One query's tables for an index of four bits a group (kernels/index.inl).
+struct IndexTables {
+  int8_t entries[kMaxHeadDim / 4][16];
+  float unit;
+};
+constexpr float kEstimatesPerOctave = 128.0f;  // of probability
+constexpr int kIndexLevels = 256;              // of a row's best probability, a twelfth apart: 2^(1/8)
+
+// Sealed pages searched for rows worth reading. Each function says what it does in kernels/index.inl.
+struct IndexOps {
+  void (*sign_tables)(const float* q, int head_dim, IndexTables* tables);
+  // Estimates [n][ld] of all rows of n_pages pages; norms_offset -1: rows have none.
+  void (*estimate)(const IndexTables* tables, int n, int head_dim, const uint8_t* const* pages, int n_pages,
+                   int norms_offset, int16_t* estimates, size_t ld);
+  // log2 of the sum of the probabilities of n_pages pages, in estimates' units, of one query.
+  float (*mass)(const int16_t* estimates, int n_pages);
+  // Levels [n_pages * 64] of the best over n queries of estimate - offset, a probability.
+  void (*levels)(const int16_t* estimates, size_t ld, int n, const int16_t* offsets, int n_pages,
+                 uint8_t* levels);
+  // The same of scores [n][64] (natural logarithms): levels [64]; lanes from n_rows on get 0.
+  void (*row_levels)(const float* scores, int n, const float* offsets, int n_rows, uint8_t* levels);
+  // Marks the n_wanted highest levels above 0, of equal ones the newest; returns how many there are.
+  int (*mark)(const uint8_t* levels, int n_words, int n_wanted, uint64_t* words);
 };
 
 struct Ops {
@@ -119,6 +159,7 @@ struct Ops {
                 int n, int head_dim);
 
   CodeOps codes;
+  IndexOps index;
 };
 
 // The widest instruction set that this machine has, or the one named by QUIRE_FORCE_ISA (tests): an unknown

@@ -198,20 +198,14 @@ struct ByteWeights {
   int sum;
 };
 
-QUIRE_INLINE void byte_weights(const float* p, const float* norm, const RowList& list, ByteWeights* out) {
-  float w[kPageTokens + 16];
-  if (list.n == kPageTokens) {
-    for (int i = 0; i < kPageTokens; i += 16) store(w + i, mul(load(p + i), load(norm + i)));
-  } else {
-    for (int i = 0; i < list.n; ++i) w[i] = p[list.row[i]] * norm[list.row[i]];
-    store(w + list.n, zero());
-  }
+// w [n, and zeros up to a multiple of sixteen]
+QUIRE_INLINE void weights_to_bytes(const float* w, int n, ByteWeights* out) {
   F32x16 most = zero();
-  for (int i = 0; i < list.n; i += 16) most = max(most, load(w + i));
+  for (int i = 0; i < n; i += 16) most = max(most, load(w + i));
   const float largest = reduce_max(most);
   const F32x16 inverse = set1(largest > 0x1p-110f ? kLargestCode / largest : 0.0f);
   __m512i sum = _mm512_setzero_si512();
-  for (int i = 0; i < list.n; i += 16) {
+  for (int i = 0; i < n; i += 16) {
     const I32x16 codes = to_int(mul(load(w + i), inverse));
     store_planes(out->high + i, out->low + i, codes);
     sum = _mm512_add_epi32(sum, codes.v);
@@ -220,8 +214,31 @@ QUIRE_INLINE void byte_weights(const float* p, const float* norm, const RowList&
   out->sum = _mm512_reduce_add_epi32(sum);
 }
 
-// Bytes of the values of the listed rows, 64 dims from word w on: [four rows][4 registers], where register i
-// holds in 32-bit lane e the bytes of dim 16 (e / 4) + 4 i + e % 4 of the four rows.
+QUIRE_INLINE void byte_weights(const float* p, const float* norm, const RowList& list, ByteWeights* out) {
+  float w[kPageTokens + 16];
+  if (list.n == kPageTokens) {
+    for (int i = 0; i < kPageTokens; i += 16) store(w + i, mul(load(p + i), load(norm + i)));
+  } else {
+    for (int i = 0; i < list.n; ++i) w[i] = p[list.row[i]] * norm[list.row[i]];
+    store(w + list.n, zero());
+  }
+  weights_to_bytes(w, list.n, out);
+}
+
+// Four rows of 64 bytes -> four registers, where 32-bit lane e of register i holds the bytes of dim
+// 16 (e / 4) + 4 i + e % 4 of the four rows.
+QUIRE_INLINE void interleave_rows(const __m512i* rows, __m512i* out) {
+  const __m512i low01 = _mm512_unpacklo_epi8(rows[0], rows[1]);
+  const __m512i high01 = _mm512_unpackhi_epi8(rows[0], rows[1]);
+  const __m512i low23 = _mm512_unpacklo_epi8(rows[2], rows[3]);
+  const __m512i high23 = _mm512_unpackhi_epi8(rows[2], rows[3]);
+  out[0] = _mm512_unpacklo_epi16(low01, low23);
+  out[1] = _mm512_unpackhi_epi16(low01, low23);
+  out[2] = _mm512_unpacklo_epi16(high01, high23);
+  out[3] = _mm512_unpackhi_epi16(high01, high23);
+}
+
+// Bytes of the values of the listed rows, 64 dims from word w on, interleaved: [four rows][4 registers].
 template <int bits>
 QUIRE_INLINE void turbo_value_bytes(const ByteBook& book, int head_dim, const uint8_t* page,
                                     const RowList& list, int w, __m512i* out) {
@@ -234,14 +251,7 @@ QUIRE_INLINE void turbo_value_bytes(const ByteBook& book, int head_dim, const ui
       const uint8_t* row = planes + list.row[i + r] * Turbo<bits>::value_planes_bytes(head_dim);
       c[r] = turbo_bytes<bits>(book, load_word(row), row + stride, stride);
     }
-    const __m512i low01 = _mm512_unpacklo_epi8(c[0], c[1]);
-    const __m512i high01 = _mm512_unpackhi_epi8(c[0], c[1]);
-    const __m512i low23 = _mm512_unpacklo_epi8(c[2], c[3]);
-    const __m512i high23 = _mm512_unpackhi_epi8(c[2], c[3]);
-    out[0] = _mm512_unpacklo_epi16(low01, low23);
-    out[1] = _mm512_unpackhi_epi16(low01, low23);
-    out[2] = _mm512_unpacklo_epi16(high01, high23);
-    out[3] = _mm512_unpackhi_epi16(high01, high23);
+    interleave_rows(c, out);
   }
 }
 
@@ -255,6 +265,40 @@ QUIRE_INLINE void order_dims(__m512i* x) {
   x[1] = _mm512_shuffle_i32x4(a, b, 0xdd);
   x[2] = _mm512_shuffle_i32x4(c, d, 0x88);
   x[3] = _mm512_shuffle_i32x4(c, d, 0xdd);
+}
+
+// o [n_dims, at most 64] = o * correction + weights . interleaved bytes of n_rows rows.
+QUIRE_INLINE void add_value_bytes(const __m512i* bytes, const ByteWeights& weights, int n_rows,
+                                  float book_scale, float correction, int n_dims, float* o) {
+  __m512i high[4], low[4];
+#pragma GCC unroll 4
+  for (int v = 0; v < 4; ++v) high[v] = low[v] = _mm512_setzero_si512();
+  for (int r = 0; r < n_rows; r += 4) {
+    int32_t four_high, four_low;
+    memcpy(&four_high, weights.high + r, 4);
+    memcpy(&four_low, weights.low + r, 4);
+#pragma GCC unroll 4
+    for (int v = 0; v < 4; ++v) {
+      high[v] = _mm512_dpbusd_epi32(high[v], bytes[r + v], _mm512_set1_epi32(four_high));
+      low[v] = _mm512_dpbusd_epi32(low[v], bytes[r + v], _mm512_set1_epi32(four_low));
+    }
+  }
+  const __m512i offset = _mm512_set1_epi32(128 * weights.sum);
+#pragma GCC unroll 4
+  for (int v = 0; v < 4; ++v) high[v] = _mm512_sub_epi32(join({high[v]}, {low[v]}).v, offset);
+  order_dims(high);
+  const F32x16 scale = set1(weights.scale * book_scale);
+  const F32x16 shrink = set1(correction);
+  for (int v = 0; v < 4; ++v) {
+    const int tail = n_dims - 16 * v;
+    if (tail <= 0) break;
+    float* to = o + 16 * v;
+    if (tail >= 16) {
+      store(to, fma(to_float({high[v]}), scale, mul(load(to), shrink)));
+    } else {
+      store_partial(to, fma(to_float({high[v]}), scale, mul(load_partial(to, tail), shrink)), tail);
+    }
+  }
 }
 
 // o [n][head_dim] = o * correction + p [n][64] . values, over the rows named, in the frame.
@@ -272,36 +316,8 @@ void turbo_accumulate(const Codebook& codebook, const float* p, const float* cor
     for (int i = 0; i < n; ++i) {
       ByteWeights weights;
       byte_weights(p + i * kPageTokens, norm, list, &weights);
-      __m512i high[4], low[4];
-#pragma GCC unroll 4
-      for (int v = 0; v < 4; ++v) high[v] = low[v] = _mm512_setzero_si512();
-      for (int r = 0; r < list.padded; r += 4) {
-        int32_t four_high, four_low;
-        memcpy(&four_high, weights.high + r, 4);
-        memcpy(&four_low, weights.low + r, 4);
-#pragma GCC unroll 4
-        for (int v = 0; v < 4; ++v) {
-          high[v] = _mm512_dpbusd_epi32(high[v], bytes[r + v], _mm512_set1_epi32(four_high));
-          low[v] = _mm512_dpbusd_epi32(low[v], bytes[r + v], _mm512_set1_epi32(four_low));
-        }
-      }
-      const __m512i offset = _mm512_set1_epi32(128 * weights.sum);
-#pragma GCC unroll 4
-      for (int v = 0; v < 4; ++v) high[v] = _mm512_sub_epi32(join({high[v]}, {low[v]}).v, offset);
-      order_dims(high);
-      const F32x16 scale = set1(weights.scale * book.scale);
-      const F32x16 shrink = set1(correction[i]);
-      for (int v = 0; v < 4; ++v) {
-        const int d = 64 * w + 16 * v;
-        const int tail = head_dim - d;
-        if (tail <= 0) break;
-        float* to = o + (size_t)i * head_dim + d;
-        if (tail >= 16) {
-          store(to, fma(to_float({high[v]}), scale, mul(load(to), shrink)));
-        } else {
-          store_partial(to, fma(to_float({high[v]}), scale, mul(load_partial(to, tail), shrink)), tail);
-        }
-      }
+      add_value_bytes(bytes, weights, list.padded, book.scale, correction[i], head_dim - 64 * w,
+                      o + (size_t)i * head_dim + 64 * w);
     }
   }
 }

@@ -16,6 +16,10 @@ struct StepStats {
   uint64_t n_tokens = 0;    // in the cache after the step
   uint64_t rows_read = 0;   // key rows attended to, summed over layers and KV heads
   uint64_t bytes_read = 0;  // bytes of the cache that these rows and any index took
+  // Where a selection was measured (Cache::measure_mass): the share of the attention mass on the rows read,
+  // summed over so many layers and query heads.
+  double mass_sum = 0;
+  uint64_t mass_count = 0;
 };
 
 // Chooses the tokens that one layer reads in a decode step.

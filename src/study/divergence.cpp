@@ -56,11 +56,15 @@ uint64_t values_per_token(const Geometry& geometry) {
 // One cache that steps through the text, and what it was seen to do.
 struct Run {
   Run(Engine& engine, const Recipe& recipe)
-      : cache(engine.make_cache(recipe)), logits(engine.config().vocabulary) {}
+      : cache(engine.make_cache(recipe)), logits(engine.config().vocabulary) {
+    cache.measure_mass(true);
+  }
 
   void note_step() {
     rows_read += cache.last_step().rows_read;
     bytes_read += cache.last_step().bytes_read;
+    mass_sum += cache.last_step().mass_sum;
+    mass_count += cache.last_step().mass_count;
   }
 
   Cache cache;
@@ -70,6 +74,8 @@ struct Run {
   size_t n_same = 0;
   uint64_t rows_read = 0;
   uint64_t bytes_read = 0;
+  double mass_sum = 0;
+  uint64_t mass_count = 0;
 };
 
 // Run 0 is the reference; a recipe that is equal to one before it shares its run.
@@ -135,6 +141,7 @@ class Comparison {
     row.ppl_full = runs_[0].tally.result().perplexity;
     const uint64_t n_values = values_per_token(run.cache.geometry()) * run.cache.n_tokens();
     row.bits_per_value = static_cast<double>(run.cache.size_bytes()) * 8 / static_cast<double>(n_values);
+    if (run.mass_count > 0) row.mass = run.mass_sum / static_cast<double>(run.mass_count);
     row.rows_read_per_token = static_cast<double>(run.rows_read) / n;
     row.bytes_read_per_token = static_cast<double>(run.bytes_read) / n;
     return row;

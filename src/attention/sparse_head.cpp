@@ -1,0 +1,253 @@
+#include "attention/sparse_head.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+namespace quire {
+
+namespace {
+
+constexpr double kEstimatesPerNat = kEstimatesPerOctave * 1.4426950408889634;
+
+double add_logs(double a, double b) {
+  const double top = std::max(a, b);
+  return std::isinf(top) ? top : top + std::log1p(std::exp(std::min(a, b) - top));
+}
+
+int16_t to_estimate(double log_sum) {
+  return static_cast<int16_t>(std::clamp(std::round(log_sum * kEstimatesPerNat), -32768.0, 32767.0));
+}
+
+size_t code_of(const SideFormat& format) { return static_cast<size_t>(format.code); }
+
+}  // namespace
+
+size_t SparseHead::pages_of(size_t chunk) const {
+  return std::min(kPagesPerChunk, keys_.size() - first_page(chunk));
+}
+
+void SparseHead::begin(const LayerView& view, size_t kv_head, const HeadFrames& frames,
+                       const QueryRows& queries, const SparseLimits& limits) {
+  view_ = &view;
+  frames_ = &frames;
+  queries_ = queries;
+  limits_ = limits;
+  kv_head_ = kv_head;
+  const size_t dim = view.layout->head_dim;
+  const size_t n_pages = view.n_sealed();
+  keys_.resize(n_pages);
+  values_.resize(n_pages);
+  for (size_t page = 0; page < n_pages; ++page) {
+    keys_[page] = reinterpret_cast<const uint8_t*>(view.keys(kv_head, page));
+    values_[page] = reinterpret_cast<const uint8_t*>(view.values(kv_head, page));
+  }
+  tables_.resize(queries.group);
+  for (size_t h = 0; h < queries.group; ++h) {
+    ops().index.sign_tables(queries.framed + h * dim, static_cast<int>(dim), &tables_[h]);
+    // A sign stands for the mean of what has that sign.
+    tables_[h].unit *= std::sqrt(2.0f / (3.14159265f * static_cast<float>(dim)));
+  }
+  estimates_.resize(queries.group * n_pages * kTokensPerPage);
+  levels_.resize(n_pages * kTokensPerPage);
+  words_.resize(n_pages);
+  chunks_.resize((n_pages + kPagesPerChunk - 1) / kPagesPerChunk);
+  log_sums_.resize(queries.group);
+  exact_log_sums_.resize(queries.group);
+}
+
+void SparseHead::estimate(size_t chunk) {
+  const size_t ld = keys_.size() * kTokensPerPage;
+  const size_t first = first_page(chunk);
+  const int n_pages = static_cast<int>(pages_of(chunk));
+  int16_t* estimates = estimates_.data() + first * kTokensPerPage;
+  const int dim = static_cast<int>(view_->layout->head_dim);
+  ops().index.estimate(tables_.data(), static_cast<int>(queries_.group), dim, keys_.data() + first, n_pages,
+                       index_norms_offset(view_->layer->sealed.keys.code, dim), estimates, ld);
+  Chunk& own = chunks_[chunk];
+  own.log2_sums.resize(queries_.group);
+  for (size_t h = 0; h < queries_.group; ++h) {
+    own.log2_sums[h] = ops().index.mass(estimates + h * ld, n_pages);
+  }
+}
+
+void SparseHead::propose(const double* log_sums) {
+  int16_t offsets[64];
+  const size_t group = std::min<size_t>(queries_.group, 64);
+  for (size_t h = 0; h < group; ++h) {
+    double coded = -std::numeric_limits<double>::infinity();
+    for (const Chunk& chunk : chunks_) coded = add_logs(coded, chunk.log2_sums[h] / kEstimatesPerNat);
+    exact_log_sums_[h] = log_sums[h];
+    const double bias = frames_->key_framed ? queries_.bias[h] : 0;
+    const double all = add_logs(coded + bias, log_sums[h]);
+    log_sums_[h] = static_cast<float>(all);
+    offsets[h] = to_estimate(all - bias);
+  }
+  const int n_pages = static_cast<int>(keys_.size());
+  ops().index.levels(estimates_.data(), keys_.size() * kTokensPerPage, static_cast<int>(group), offsets,
+                     n_pages, levels_.data());
+  std::fill_n(levels_.begin(), view_->layer->sink_tokens, uint8_t{0});
+  n_candidates_ = static_cast<size_t>(
+      ops().index.mark(levels_.data(), n_pages, static_cast<int>(limits_.n_candidates), words_.data()));
+}
+
+namespace {
+
+// The bits set in words, as positions.
+void list_bits(const uint64_t* words, size_t n_words, std::vector<uint16_t>& positions) {
+  positions.clear();
+  for (size_t word = 0; word < n_words; ++word) {
+    for (uint64_t left = words[word]; left != 0; left &= left - 1) {
+      positions.push_back(static_cast<uint16_t>(64 * word + static_cast<size_t>(std::countr_zero(left))));
+    }
+  }
+}
+
+}  // namespace
+
+void SparseHead::score(size_t chunk) {
+  Chunk& own = chunks_[chunk];
+  list_bits(words_.data() + first_page(chunk), pages_of(chunk), own.rows);
+  own.kept.assign((own.rows.size() + kTokensPerPage - 1) / kTokensPerPage, 0);
+  if (own.rows.empty()) return;
+  own.scores.resize(own.n_tiles() * queries_.group * kTokensPerPage);
+  ops().codes.score_rows[code_of(view_->layer->sealed.keys)](
+      *frames_->key_book, frames_->key_framed ? queries_.framed : queries_.q,
+      static_cast<int>(queries_.group), static_cast<int>(view_->layout->head_dim),
+      {keys_.data() + first_page(chunk), own.rows.data(), static_cast<int>(own.rows.size())},
+      own.scores.data());
+  if (!frames_->key_framed) return;
+  float* row = own.scores.data();
+  for (size_t tile = 0; tile < own.n_tiles(); ++tile) {
+    for (size_t h = 0; h < queries_.group; ++h, row += kTokensPerPage) {
+      for (size_t t = 0; t < kTokensPerPage; ++t) row[t] += queries_.bias[h];
+    }
+  }
+}
+
+size_t SparseHead::all_tiles() const {
+  size_t n = 0;
+  for (const Chunk& chunk : chunks_) n += chunk.n_tiles();
+  return n;
+}
+
+void SparseHead::choose() {
+  levels_.resize(std::max(levels_.size(), all_tiles() * kTokensPerPage));
+  if (limits_.mass > 0) return keep_by_mass();
+  if (limits_.n_rows < n_candidates_) return keep_by_rank();
+  for (Chunk& chunk : chunks_) {
+    for (size_t i = 0; i < chunk.n_tiles(); ++i) chunk.kept[i] = ~uint64_t{0} >> (64 - chunk.rows_in(i));
+  }
+  n_kept_ = n_candidates_;
+}
+
+void SparseHead::keep_by_rank() {
+  const size_t n_tiles = all_tiles();
+  words_.resize(std::max(words_.size(), n_tiles));
+  const size_t tile_scores = queries_.group * kTokensPerPage;
+  uint8_t* levels = levels_.data();
+  for (const Chunk& chunk : chunks_) {
+    for (size_t i = 0; i < chunk.n_tiles(); ++i, levels += kTokensPerPage) {
+      ops().index.row_levels(chunk.scores.data() + i * tile_scores, static_cast<int>(queries_.group),
+                             log_sums_.data(), static_cast<int>(chunk.rows_in(i)), levels);
+    }
+  }
+  n_kept_ = static_cast<size_t>(ops().index.mark(levels_.data(), static_cast<int>(n_tiles),
+                                                 static_cast<int>(limits_.n_rows), words_.data()));
+  const uint64_t* word = words_.data();
+  for (Chunk& chunk : chunks_) {
+    for (uint64_t& kept : chunk.kept) kept = *word++;
+  }
+}
+
+// Each head of the group keeps its most probable rows; a row is kept if any head does.
+void SparseHead::keep_by_mass() {
+  for (size_t h = 0; h < queries_.group; ++h) keep_head_by_mass(h);
+  n_kept_ = 0;
+  for (const Chunk& chunk : chunks_) {
+    for (const uint64_t kept : chunk.kept) n_kept_ += static_cast<size_t>(std::popcount(kept));
+  }
+}
+
+// Rows are kept down to the level at which they, together with the exact rows, hold the share of the mass of
+// exact rows and candidates.
+void SparseHead::keep_head_by_mass(size_t row) {
+  const size_t tile_scores = queries_.group * kTokensPerPage;
+  const float offset = log_sums_[row];
+  double by_level[kIndexLevels] = {0};
+  double candidates = 0;
+  uint8_t* levels = levels_.data();
+  for (const Chunk& chunk : chunks_) {
+    for (size_t i = 0; i < chunk.n_tiles(); ++i, levels += kTokensPerPage) {
+      const float* scores = chunk.scores.data() + i * tile_scores + row * kTokensPerPage;
+      ops().index.row_levels(scores, 1, &offset, static_cast<int>(chunk.rows_in(i)), levels);
+      for (size_t t = 0; t < chunk.rows_in(i); ++t) {
+        const double p = std::exp(std::min(scores[t] - offset, 80.0f));
+        by_level[levels[t]] += p;
+        candidates += p;
+      }
+    }
+  }
+  const double exact = std::exp(std::min(exact_log_sums_[row] - offset, 80.0));
+  const double wanted = limits_.mass * (exact + candidates);
+  int least = kIndexLevels;
+  for (double sum = exact; sum < wanted && least > 0;) sum += by_level[--least];
+  levels = levels_.data();
+  for (Chunk& chunk : chunks_) {
+    for (size_t i = 0; i < chunk.n_tiles(); ++i, levels += kTokensPerPage) {
+      for (size_t t = 0; t < chunk.rows_in(i); ++t) {
+        chunk.kept[i] |= static_cast<uint64_t>(levels[t] >= least) << t;
+      }
+    }
+  }
+}
+
+void SparseHead::attend(size_t chunk, AttendScratch& scratch) {
+  Chunk& own = chunks_[chunk];
+  const size_t dim = view_->layout->head_dim;
+  const size_t group = queries_.group;
+  if (own.state.n_rows != group || own.state.head_dim != dim) own.state = PartialState(group, dim);
+  own.state.clear();
+  if (scratch.masks.size() < group) scratch.masks.resize(group);
+  if (scratch.correction.size() < group) scratch.correction.resize(group);
+  for (size_t i = 0; i < own.n_tiles(); ++i) {
+    if (own.kept[i] == 0) continue;
+    float* scores = own.scores.data() + i * group * kTokensPerPage;
+    std::fill_n(scratch.masks.begin(), group, own.kept[i]);
+    ops().softmax(scores, scratch.masks.data(), static_cast<int>(group), own.state.m.data(),
+                  own.state.l.data(), scratch.correction.data());
+    ops().codes.accumulate_rows[code_of(view_->layer->sealed.values)](
+        *frames_->value_book, scores, scratch.correction.data(),
+        {values_.data() + first_page(chunk), own.rows.data() + i * kTokensPerPage,
+         static_cast<int>(chunks_[chunk].rows_in(i))},
+        own.kept[i], static_cast<int>(group), static_cast<int>(dim), own.state.o.data());
+  }
+}
+
+uint64_t SparseHead::bytes_read() const {
+  const SealedLayout& layout = view_->layer->sealed;
+  const size_t index_bytes = index_page_bytes(layout.keys.code, static_cast<int>(layout.head_dim));
+  const size_t key_row_bytes = (layout.key_bytes() - index_bytes) / kTokensPerPage;
+  const size_t value_row_bytes = layout.value_bytes() / kTokensPerPage;
+  return keys_.size() * index_bytes + n_candidates_ * key_row_bytes + n_kept_ * value_row_bytes;
+}
+
+double SparseHead::full_log_sum(size_t row, AttendScratch& scratch) const {
+  const size_t dim = view_->layout->head_dim;
+  const float* q = (frames_->key_framed ? queries_.framed : queries_.q) + row * dim;
+  const double bias = frames_->key_framed ? queries_.bias[row] : 0;
+  if (scratch.scores.size() < kTokensPerPage) scratch.scores.resize(kTokensPerPage);
+  double sum = -std::numeric_limits<double>::infinity();
+  for (size_t page = 0; page < keys_.size(); ++page) {
+    ops().codes.score[code_of(view_->layer->sealed.keys)](*frames_->key_book, q, 1, static_cast<int>(dim),
+                                                          keys_[page], ~uint64_t{0}, scratch.scores.data(),
+                                                          {nullptr, 0});
+    for (size_t t = page == 0 ? view_->layer->sink_tokens : 0; t < kTokensPerPage; ++t) {
+      sum = add_logs(sum, scratch.scores[t] + bias);
+    }
+  }
+  return sum;
+}
+
+}  // namespace quire

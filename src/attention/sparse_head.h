@@ -1,0 +1,97 @@
+// Attention of one decoded token to some of the coded rows of one KV head, in three steps that read ever
+// fewer rows: the index planes of all rows propose candidates, the key codes of the candidates score them,
+// the values of the rows kept are summed.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "attention/attend.h"
+#include "attention/partial_state.h"
+#include "kernels/ops.h"
+#include "store/head_frames.h"
+#include "store/store.h"
+
+namespace quire {
+
+// How many rows the steps may take.
+struct SparseLimits {
+  size_t n_candidates;
+  size_t n_rows;
+  double mass;  // above 0: rows are kept until they hold this share of the mass; n_rows means nothing then
+};
+
+// The steps of one KV head, to be called in the order below. estimate(), score() and attend() work on a chunk
+// of pages each, by any thread; the others on the head as a whole. Nothing depends on who does what.
+class SparseHead {
+ public:
+  static constexpr size_t kPagesPerChunk = 16;
+
+  // One query row a head of the group. The view, the frames and the queries outlive the step.
+  void begin(const LayerView& view, size_t kv_head, const HeadFrames& frames, const QueryRows& queries,
+             const SparseLimits& limits);
+  size_t n_chunks() const { return chunks_.size(); }
+
+  // Scores of all rows of a chunk, by the index.
+  void estimate(size_t chunk);
+  // Candidates are the rows of the highest probability for any head of the group. log_sums [group]: of the
+  // exact rows, which take part in the softmax.
+  void propose(const double* log_sums);
+  // Scores of the candidates, by their codes.
+  void score(size_t chunk);
+  // The rows that are kept.
+  void choose();
+  // Attention to the kept rows of a chunk; in the frame of the values.
+  void attend(size_t chunk, AttendScratch& scratch);
+  const PartialState& state(size_t chunk) const { return chunks_[chunk].state; }
+
+  size_t n_candidates() const { return n_candidates_; }
+  size_t n_kept() const { return n_kept_; }
+  // Bytes of the page plane, of the candidates' codes and of the kept rows' values.
+  uint64_t bytes_read() const;
+  // log of the sum of exp(score) over all coded rows, by their codes, of one query row: what a full read
+  // would have seen. Slow; for measurements.
+  double full_log_sum(size_t row, AttendScratch& scratch) const;
+
+ private:
+  struct Chunk {
+    std::vector<float> log2_sums;  // [group] of the estimates, in their units
+    std::vector<uint16_t> rows;    // candidates: page of the chunk * 64 + token
+    std::vector<float> scores;     // [tile of 64 candidates][group][64]
+    std::vector<uint64_t> kept;    // [tile]
+    PartialState state{0, 0};
+
+    size_t n_tiles() const { return kept.size(); }
+    size_t rows_in(size_t tile) const {
+      return std::min(kTokensPerPage, rows.size() - tile * kTokensPerPage);
+    }
+  };
+
+  size_t first_page(size_t chunk) const { return chunk * kPagesPerChunk; }
+  size_t pages_of(size_t chunk) const;
+  void keep_by_rank();
+  void keep_by_mass();
+  void keep_head_by_mass(size_t row);
+  size_t all_tiles() const;
+
+  const LayerView* view_ = nullptr;
+  const HeadFrames* frames_ = nullptr;
+  QueryRows queries_{};
+  SparseLimits limits_{};
+  size_t kv_head_ = 0;
+  std::vector<const uint8_t*> keys_;  // [page]
+  std::vector<const uint8_t*> values_;
+  std::vector<IndexTables> tables_;  // [group]
+  std::vector<int16_t> estimates_;   // [group][pages * 64]
+  std::vector<uint8_t> levels_;      // [pages * 64], then of the candidates
+  std::vector<uint64_t> words_;      // [page], then [tile]
+  std::vector<Chunk> chunks_;
+  std::vector<double> exact_log_sums_;  // [group]
+  std::vector<float> log_sums_;         // [group] of everything, as estimated
+  size_t n_candidates_ = 0;
+  size_t n_kept_ = 0;
+};
+
+}  // namespace quire

@@ -1,0 +1,107 @@
+#include "cache/index_settings.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <iterator>
+
+namespace quire {
+
+namespace {
+
+constexpr std::string_view kNames[] = {"budget", "mass", "candidates", "dense"};
+constexpr double kMostRows = 1e9;
+constexpr double kMostLayers = 4096;
+
+std::string number_text(double x) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.10g", x);
+  return text;
+}
+
+}  // namespace
+
+bool is_index_setting(std::string_view name) {
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+}
+
+double IndexSettings::parse_number(std::string_view name, std::string_view value, double least,
+                                   double most) const {
+  double x = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), x);
+  if (error != std::errc() || end != value.data() + value.size() || !(x >= least && x <= most)) {
+    fail_(std::string(name) + "= takes a number from " + number_text(least) + " to " + number_text(most) +
+          ", not '" + std::string(value.substr(0, 40)) + "'");
+  }
+  return x;
+}
+
+void IndexSettings::parse_budget(std::string_view value) {
+  budget_.share = budget_.mass = 0;
+  budget_.rows = 0;
+  if (value.ends_with('%')) {
+    value.remove_suffix(1);
+    budget_.share = parse_number("budget (in %)", value, 0, 100) / 100;
+    if (budget_.share == 0) fail_("budget=0% reads nothing");
+    return;
+  }
+  const double rows = parse_number("budget", value, 1, kMostRows);
+  budget_.rows = static_cast<size_t>(rows);
+  if (static_cast<double>(budget_.rows) != rows) fail_("budget= takes whole rows, or a share in %");
+}
+
+void IndexSettings::parse(std::string_view name, std::string_view value) {
+  if (name == "budget" || name == "mass") {
+    if (has_budget_) fail_("budget= and mass= are given more than once or together");
+    has_budget_ = true;
+    if (name == "budget") return parse_budget(value);
+    budget_.share = 0;
+    budget_.mass = parse_number(name, value, 0.01, 1);
+    return;
+  }
+  bool& given = name == "candidates" ? has_candidates_ : has_dense_;
+  if (given) fail_(std::string(name) + "= is given twice");
+  given = true;
+  if (name == "dense") {
+    budget_.dense_layers = static_cast<size_t>(parse_number(name, value, 0, kMostLayers));
+  } else if (value.ends_with('%')) {
+    budget_.candidates = parse_number(name, value.substr(0, value.size() - 1), 0.01, 100) / 100;
+    candidates_are_share_ = true;
+  } else {
+    budget_.candidates = parse_number(name, value, 1, 100);
+  }
+}
+
+IndexBudget IndexSettings::finish() const {
+  IndexBudget budget = budget_;
+  const bool by_mass = budget.mass > 0;
+  if (!has_candidates_) {
+    budget.candidates = by_mass ? kMassCandidates : IndexBudget{}.candidates;
+  } else if (candidates_are_share_ != by_mass) {
+    fail_(by_mass ? "with mass=, candidates= is a share of the tokens, such as 20%"
+                  : "with budget=, candidates= is a multiple of the budget, such as 2");
+  }
+  return budget;
+}
+
+std::string index_settings_text(const IndexBudget& budget) {
+  const IndexBudget usual;
+  std::string text;
+  if (budget.mass > 0) {
+    text += ",mass=" + number_text(budget.mass);
+    if (budget.candidates != kMassCandidates) {
+      text += ",candidates=" + number_text(budget.candidates * 100) + "%";
+    }
+  } else {
+    if (budget.rows > 0) {
+      text += ",budget=" + std::to_string(budget.rows);
+    } else if (budget.share != usual.share) {
+      text += ",budget=" + number_text(budget.share * 100) + "%";
+    }
+    if (budget.candidates != usual.candidates) text += ",candidates=" + number_text(budget.candidates);
+  }
+  if (budget.dense_layers != usual.dense_layers) text += ",dense=" + std::to_string(budget.dense_layers);
+  return text.empty() ? text : text.substr(1);
+}
+
+}  // namespace quire

@@ -1,0 +1,41 @@
+// The settings of a selection by index, as text.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "policy/index_budget.h"
+
+namespace quire {
+
+// Called with what is wrong; does not return.
+using SettingError = std::function<void(const std::string&)>;
+
+// The names of the settings.
+bool is_index_setting(std::string_view name);
+
+// Reads NAME=VALUE settings into a budget, one call each, then finish().
+class IndexSettings {
+ public:
+  explicit IndexSettings(SettingError fail) : fail_(std::move(fail)) {}
+
+  void parse(std::string_view name, std::string_view value);
+  IndexBudget finish() const;
+
+ private:
+  double parse_number(std::string_view name, std::string_view value, double least, double most) const;
+  void parse_budget(std::string_view value);
+
+  SettingError fail_;
+  IndexBudget budget_;
+  bool has_budget_ = false;
+  bool has_candidates_ = false;
+  bool candidates_are_share_ = false;
+  bool has_dense_ = false;
+};
+
+// What differs from the defaults: "budget=20%,dense=2"; empty if nothing does.
+std::string index_settings_text(const IndexBudget& budget);
+
+}  // namespace quire

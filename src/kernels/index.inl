@@ -1,0 +1,336 @@
+// The index of sealed pages: one bit a dim, looked up four dims at a time.
+//
+// A page begins with its index plane, [ceil(head_dim / 8)][64 tokens] bytes: the low four bits of byte (g, t)
+// are the group 2 g of token t, the high four the group 2 g + 1. A query turns into 16 signed bytes a group;
+// their sum over a row's groups times `unit` and the row's norm estimates the row's score. Tables are scaled
+// so that no sum leaves a byte, whatever the bits: sums of bytes need no widening.
+//
+// Estimates are 16-bit numbers, kEstimatesPerOctave = 128 to a factor of two in probability:
+//
+//   estimate = 128 log2(e) * unit * norm * sum, saturated (at a factor of e^177)
+//
+// Norms of four pages at a time are brought to 15 bits of their largest. Within a page estimates lie in an
+// order of the instruction set's own, which only the functions below know.
+
+constexpr int kNormGroupPages = 4;
+
+// Table of the sign planes of rotated keys: bit 1 means the dim is positive or zero.
+void index_sign_tables(const float* q, int head_dim, IndexTables* tables) {
+  const int n_groups = 2 * plane_bytes(head_dim);
+  float total = 0.0f;
+  for (int j = 0; j < head_dim; ++j) total += __builtin_fabsf(q[j]);
+  // Rounding adds at most a half to each group.
+  const float scale = total > 0x1p-100f ? (127.0f - 0.5f * (float)n_groups) / total : 0.0f;
+  for (int g = 0; g < n_groups; ++g) {
+    float x[4];
+    for (int j = 0; j < 4; ++j) x[j] = 4 * g + j < head_dim ? scale * q[4 * g + j] : 0.0f;
+    for (int bits = 0; bits < 16; ++bits) {
+      float sum = 0.0f;
+      for (int j = 0; j < 4; ++j) sum += (bits >> j) & 1 ? x[j] : -x[j];
+      tables->entries[g][bits] = (int8_t)__builtin_rintf(sum);
+    }
+  }
+  tables->unit = scale > 0.0f ? 1.0f / scale : 0.0f;
+}
+
+QUIRE_INLINE int saturated_16(float x) { return (int)clamp_to(__builtin_rintf(x), -32768.0f, 32767.0f); }
+
+#if defined(QUIRE_ISA_avx512)
+
+// Two registers of 32 estimates or factors a page: the low halves of each sixteen tokens, then the high ones,
+// as unpacking bytes gives them and packing takes them back.
+struct PageWords {
+  __m512i low;
+  __m512i high;
+};
+
+QUIRE_INLINE PageWords page_words(const F32x16* x) {
+  __m256i w[4];
+  for (int v = 0; v < 4; ++v) w[v] = _mm512_cvtsepi32_epi16(to_int(x[v]).v);
+  const __m512i a = _mm512_inserti64x4(_mm512_castsi256_si512(w[0]), w[1], 1);
+  const __m512i b = _mm512_inserti64x4(_mm512_castsi256_si512(w[2]), w[3], 1);
+  return {_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xdd)};
+}
+
+// Norms of P pages as shares of the largest, 15 bits; returns it.
+template <int P>
+QUIRE_INLINE float norm_shares(const uint8_t* const* pages, int norms_offset, PageWords* shares) {
+  F32x16 norms[P][4];
+  F32x16 most = zero();
+#pragma GCC unroll 4
+  for (int p = 0; p < P; ++p) {
+#pragma GCC unroll 4
+    for (int v = 0; v < 4; ++v) {
+      norms[p][v] = load_f16((const uint16_t*)(pages[p] + norms_offset) + 16 * v);
+      most = max(most, norms[p][v]);
+    }
+  }
+  const float largest = reduce_max(most);
+  const F32x16 scale = set1(largest > 0.0f ? 32767.0f / largest : 0.0f);
+#pragma GCC unroll 4
+  for (int p = 0; p < P; ++p) {
+    for (int v = 0; v < 4; ++v) norms[p][v] = mul(norms[p][v], scale);
+    shares[p] = page_words(norms[p]);
+  }
+  return largest;
+}
+
+// Sums of bytes of P pages, N queries.
+template <int N, int P>
+QUIRE_INLINE void index_sums(const IndexTables* tables, int n_bytes, const uint8_t* const* pages,
+                             __m512i (*sums)[P]) {
+  const __m512i nibble = _mm512_set1_epi8(15);
+#pragma GCC unroll 4
+  for (int h = 0; h < N; ++h) {
+#pragma GCC unroll 4
+    for (int p = 0; p < P; ++p) sums[h][p] = _mm512_setzero_si512();
+  }
+  for (int g = 0; g < n_bytes; ++g) {
+    __m512i low[P], high[P];
+#pragma GCC unroll 4
+    for (int p = 0; p < P; ++p) {
+      const __m512i bytes = _mm512_loadu_si512(pages[p] + 64 * g);
+      low[p] = _mm512_and_si512(bytes, nibble);
+      high[p] = _mm512_and_si512(_mm512_srli_epi16(bytes, 4), nibble);
+    }
+#pragma GCC unroll 4
+    for (int h = 0; h < N; ++h) {
+      const __m512i first = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i*)tables[h].entries[2 * g]));
+      const __m512i second =
+          _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i*)tables[h].entries[2 * g + 1]));
+#pragma GCC unroll 4
+      for (int p = 0; p < P; ++p) {
+        sums[h][p] = _mm512_add_epi8(sums[h][p], _mm512_shuffle_epi8(first, low[p]));
+        sums[h][p] = _mm512_add_epi8(sums[h][p], _mm512_shuffle_epi8(second, high[p]));
+      }
+    }
+  }
+}
+
+template <int N, int P>
+QUIRE_INLINE void index_pages(const IndexTables* tables, int n_bytes, const uint8_t* const* pages,
+                              int norms_offset, int16_t* estimates, size_t ld) {
+  __m512i sums[N][P];
+  index_sums<N, P>(tables, n_bytes, pages, sums);
+  PageWords shares[P];
+  const float largest = norms_offset < 0 ? 1.0f : norm_shares<P>(pages, norms_offset, shares);
+#pragma GCC unroll 4
+  for (int h = 0; h < N; ++h) {
+    // Bytes are unpacked to the upper halves of words: 256 * sum * share * factor / 2^30.
+    const __m512i factor = _mm512_set1_epi16(
+        (int16_t)saturated_16(kEstimatesPerOctave * 1.44269504f * 128.0f * tables[h].unit * largest));
+#pragma GCC unroll 4
+    for (int p = 0; p < P; ++p) {
+      __m512i low = _mm512_unpacklo_epi8(_mm512_setzero_si512(), sums[h][p]);
+      __m512i high = _mm512_unpackhi_epi8(_mm512_setzero_si512(), sums[h][p]);
+      if (norms_offset >= 0) {
+        low = _mm512_mulhrs_epi16(low, shares[p].low);
+        high = _mm512_mulhrs_epi16(high, shares[p].high);
+      }
+      int16_t* to = estimates + h * ld + p * kPageTokens;
+      _mm512_storeu_si512(to, _mm512_mulhrs_epi16(low, factor));
+      _mm512_storeu_si512(to + 32, _mm512_mulhrs_epi16(high, factor));
+    }
+  }
+}
+
+template <int N>
+QUIRE_INLINE void index_queries(const IndexTables* tables, int n_bytes, const uint8_t* const* pages,
+                                int n_pages, int norms_offset, int16_t* estimates, size_t ld) {
+  int p = 0;
+  for (; p + 4 <= n_pages; p += 4) {
+    index_pages<N, 4>(tables, n_bytes, pages + p, norms_offset, estimates + p * kPageTokens, ld);
+  }
+  pages += p;
+  estimates += p * kPageTokens;
+  switch (n_pages - p) {
+    case 3: index_pages<N, 3>(tables, n_bytes, pages, norms_offset, estimates, ld); break;
+    case 2: index_pages<N, 2>(tables, n_bytes, pages, norms_offset, estimates, ld); break;
+    case 1: index_pages<N, 1>(tables, n_bytes, pages, norms_offset, estimates, ld); break;
+    default: break;
+  }
+}
+
+// estimates [n][ld] of n_pages pages; norms_offset -1: rows without norms.
+void index_estimate(const IndexTables* tables, int n, int head_dim, const uint8_t* const* pages, int n_pages,
+                    int norms_offset, int16_t* estimates, size_t ld) {
+  const int n_bytes = plane_bytes(head_dim);
+  for (int first = 0; first < n; first += 4, tables += 4, estimates += 4 * ld) {
+    switch (n - first) {
+      case 1: index_queries<1>(tables, n_bytes, pages, n_pages, norms_offset, estimates, ld); break;
+      case 2: index_queries<2>(tables, n_bytes, pages, n_pages, norms_offset, estimates, ld); break;
+      case 3: index_queries<3>(tables, n_bytes, pages, n_pages, norms_offset, estimates, ld); break;
+      default: index_queries<4>(tables, n_bytes, pages, n_pages, norms_offset, estimates, ld); break;
+    }
+  }
+}
+
+// log2 of the sum of 2^(estimate / 128) over n_pages pages of one query, times 128. A power of two with its
+// fraction taken linearly (at most 6 % too large) is an estimate read as the upper half of a float.
+float index_mass(const int16_t* estimates, int n_pages) {
+  __m512i most = _mm512_set1_epi16(-32768);
+  for (int i = 0; i < 2 * n_pages; ++i) most = _mm512_max_epi16(most, _mm512_loadu_si512(estimates + 32 * i));
+  const __m256i half = _mm256_max_epi16(_mm512_castsi512_si256(most), _mm512_extracti64x4_epi64(most, 1));
+  __m128i least = _mm_max_epi16(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
+  least = _mm_xor_si128(least, _mm_set1_epi16(0x7fff));  // order reversed, unsigned
+  const int largest = (int16_t)(_mm_extract_epi16(_mm_minpos_epu16(least), 0) ^ 0x7fff);
+  const __m512i offset = _mm512_set1_epi16((int16_t)largest);
+  const __m512i one = _mm512_set1_epi16(127 << 7);
+  const __m512i upper = _mm512_set1_epi32((int)0xffff0000u);
+  __m512 a = _mm512_setzero_ps(), b = a;
+  for (int i = 0; i < 2 * n_pages; ++i) {
+    const __m512i x = _mm512_subs_epi16(_mm512_loadu_si512(estimates + 32 * i), offset);
+    const __m512i bits = _mm512_max_epi16(_mm512_add_epi16(x, one), _mm512_setzero_si512());
+    a = _mm512_add_ps(a, _mm512_castsi512_ps(_mm512_slli_epi32(bits, 16)));
+    b = _mm512_add_ps(b, _mm512_castsi512_ps(_mm512_and_si512(bits, upper)));
+  }
+  const float sum = reduce_add(F32x16{_mm512_add_ps(a, b)});
+  return (float)largest + kEstimatesPerOctave * __builtin_log2f(sum);
+}
+
+// Levels of the rows: 255 + (the largest over the queries of estimate - offset) / 16, between 0 and 255.
+void index_levels(const int16_t* estimates, size_t ld, int n, const int16_t* offsets, int n_pages,
+                  uint8_t* levels) {
+  const __m512i top = _mm512_set1_epi16(255);
+  for (int p = 0; p < n_pages; ++p) {
+    PageWords best = {_mm512_set1_epi16(-32768), _mm512_set1_epi16(-32768)};
+    for (int h = 0; h < n; ++h) {
+      const int16_t* from = estimates + h * ld + p * kPageTokens;
+      const __m512i offset = _mm512_set1_epi16(offsets[h]);
+      best.low = _mm512_max_epi16(best.low, _mm512_subs_epi16(_mm512_loadu_si512(from), offset));
+      best.high = _mm512_max_epi16(best.high, _mm512_subs_epi16(_mm512_loadu_si512(from + 32), offset));
+    }
+    const __m512i low = _mm512_add_epi16(_mm512_srai_epi16(best.low, 4), top);
+    const __m512i high = _mm512_add_epi16(_mm512_srai_epi16(best.high, 4), top);
+    _mm512_storeu_si512(levels + p * kPageTokens, _mm512_packus_epi16(low, high));
+  }
+}
+
+QUIRE_INLINE uint64_t at_least(const uint8_t* levels, int level) {
+  return _mm512_cmpge_epu8_mask(_mm512_loadu_si512(levels), _mm512_set1_epi8((char)level));
+}
+
+#else
+
+// The same numbers in plain code, in the order of the tokens.
+QUIRE_INLINE int mulhrs(int a, int b) { return (a * b + 16384) >> 15; }
+
+void index_estimate(const IndexTables* tables, int n, int head_dim, const uint8_t* const* pages, int n_pages,
+                    int norms_offset, int16_t* estimates, size_t ld) {
+  const int n_bytes = plane_bytes(head_dim);
+  for (int first = 0; first < n_pages; first += kNormGroupPages) {
+    const int last = first + kNormGroupPages < n_pages ? first + kNormGroupPages : n_pages;
+    float norms[kNormGroupPages][kPageTokens];
+    float largest = norms_offset < 0 ? 1.0f : 0.0f;
+    for (int p = first; p < last; ++p) {
+      for (int t = 0; t < kPageTokens && norms_offset >= 0; ++t) {
+        norms[p - first][t] = get_half(pages[p] + norms_offset + 2 * t);
+        if (norms[p - first][t] > largest) largest = norms[p - first][t];
+      }
+    }
+    const float scale = largest > 0.0f ? 32767.0f / largest : 0.0f;
+    for (int h = 0; h < n; ++h) {
+      const int factor = saturated_16(kEstimatesPerOctave * 1.44269504f * 128.0f * tables[h].unit * largest);
+      for (int p = first; p < last; ++p) {
+        int8_t sums[kPageTokens] = {0};
+        for (int g = 0; g < n_bytes; ++g) {
+          const int8_t* low = tables[h].entries[2 * g];
+          const int8_t* high = tables[h].entries[2 * g + 1];
+          const uint8_t* bytes = pages[p] + 64 * g;
+          for (int t = 0; t < kPageTokens; ++t) {
+            sums[t] = (int8_t)(sums[t] + low[bytes[t] & 15] + high[bytes[t] >> 4]);
+          }
+        }
+        int16_t* to = estimates + (size_t)h * ld + p * kPageTokens;
+        for (int t = 0; t < kPageTokens; ++t) {
+          int x = 256 * sums[t];
+          if (norms_offset >= 0) x = mulhrs(x, saturated_16(norms[p - first][t] * scale));
+          to[t] = (int16_t)mulhrs(x, factor);
+        }
+      }
+    }
+  }
+}
+
+float index_mass(const int16_t* estimates, int n_pages) {
+  int largest = -32768;
+  for (int i = 0; i < n_pages * kPageTokens; ++i) largest = estimates[i] > largest ? estimates[i] : largest;
+  float sum = 0.0f;
+  for (int i = 0; i < n_pages * kPageTokens; ++i) {
+    const int bits = estimates[i] - largest + (127 << 7);
+    sum += bits > 0 ? bits_to_float((uint32_t)bits << 16) : 0.0f;
+  }
+  return (float)largest + kEstimatesPerOctave * __builtin_log2f(sum);
+}
+
+void index_levels(const int16_t* estimates, size_t ld, int n, const int16_t* offsets, int n_pages,
+                  uint8_t* levels) {
+  for (int i = 0; i < n_pages * kPageTokens; ++i) {
+    int best = -32768;
+    for (int h = 0; h < n; ++h) {
+      const int x = estimates[(size_t)h * ld + i] - offsets[h];
+      best = x > best ? x : best;
+    }
+    const int level = (best >> 4) + 255;  // rounds down
+    levels[i] = (uint8_t)(level < 0 ? 0 : level > 255 ? 255 : level);
+  }
+}
+
+QUIRE_INLINE uint64_t at_least(const uint8_t* levels, int level) {
+  uint64_t word = 0;
+  for (int t = 0; t < kPageTokens; ++t) word |= (uint64_t)(levels[t] >= level) << t;
+  return word;
+}
+
+#endif
+
+QUIRE_INLINE int count_at_least(const uint8_t* levels, int n_words, int level) {
+  int n = 0;
+  for (int w = 0; w < n_words; ++w) n += __builtin_popcountll(at_least(levels + 64 * w, level));
+  return n;
+}
+
+// Marks the n_wanted rows of the highest levels above 0 (fewer where there are fewer), of equal ones the
+// newest: words [n_words], 64 levels a word. Returns how many.
+int index_mark(const uint8_t* levels, int n_words, int n_wanted, uint64_t* words) {
+  int least = 1;    // count of rows at this level or above it: enough, or all there are
+  int above = 256;  // too few, or none needed
+  while (above - least > 1) {
+    const int middle = (least + above) / 2;
+    if (count_at_least(levels, n_words, middle) >= n_wanted) {
+      least = middle;
+    } else {
+      above = middle;
+    }
+  }
+  int left = n_wanted - (above > 255 ? 0 : count_at_least(levels, n_words, above));
+  int n = 0;
+  for (int w = n_words - 1; w >= 0; --w) {
+    const uint64_t sure = above > 255 ? 0 : at_least(levels + 64 * w, above);
+    uint64_t equal = at_least(levels + 64 * w, least) & ~sure;
+    int n_equal = __builtin_popcountll(equal);
+    for (; n_equal > left; --n_equal) equal &= equal - 1;  // the oldest go
+    left -= n_equal;
+    words[w] = sure | equal;
+    n += __builtin_popcountll(words[w]);
+  }
+  return n;
+}
+
+// Levels as above of scores in natural logarithms.
+void index_row_levels(const float* scores, int n, const float* offsets, int n_rows, uint8_t* levels) {
+  const F32x16 scale = set1(8.0f * 1.44269504f);  // levels are an eighth of an octave
+  for (int v = 0; v < 4; ++v) {
+    F32x16 best = set1(-1e30f);
+    for (int h = 0; h < n; ++h) {
+      best = max(best, sub(load(scores + h * kPageTokens + 16 * v), set1(offsets[h])));
+    }
+    // Rounded to the nearest instead of down.
+    const F32x16 level = min(max(fma(best, scale, set1(255.0f)), zero()), set1(255.0f));
+    float lanes[16];
+    store(lanes, level);
+    for (int l = 0; l < 16; ++l) {
+      levels[16 * v + l] = 16 * v + l < n_rows ? (uint8_t)__builtin_rintf(lanes[l]) : 0;
+    }
+  }
+}

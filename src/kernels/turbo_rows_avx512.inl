@@ -1,0 +1,153 @@
+// Single rows of nested pages, from any page of a run: what is read when an index has named the rows.
+// Rounding of queries, codebook and weights as in turbo_avx512.inl, whose parts these share.
+
+constexpr int kRowTile = 16;  // rows scored together
+
+// Key bytes of up to sixteen rows, with their norms.
+struct KeyTile {
+  uint8_t bytes[kRowTile * kMaxHeadDim];
+  uint16_t norms[kRowTile];  // f16
+};
+
+// Bytes of rows first..last - 1 of the list into the tile. `signs` holds the transposed sign plane of
+// `page`, the page of the row before.
+template <int bits>
+QUIRE_INLINE void fill_key_tile(const ByteBook& book, int head_dim, int n_words, RowRefs refs, int first,
+                                int last, const uint8_t** page, uint64_t (*signs)[64], KeyTile* tile) {
+  using F = Turbo<bits>;
+  const int stride = plane_bytes(head_dim);
+  for (int i = first; i < last; ++i) {
+    const uint8_t* from = refs.pages[refs.rows[i] / kPageTokens];
+    const int row = refs.rows[i] % kPageTokens;
+    if (from != *page) {
+      for (int w = 0; w < n_words; ++w) transpose_signs(from + 64 * 8 * w, signs[w]);
+      *page = from;
+    }
+    const uint8_t* planes = from + F::key_planes_offset(head_dim) + row * F::key_planes_bytes(head_dim);
+    for (int w = 0; w < n_words; ++w) {
+      _mm512_storeu_si512(tile->bytes + ((i - first) * n_words + w) * 64,
+                          turbo_bytes<bits>(book, signs[w][sign_slot(row)], planes + 8 * w, stride));
+    }
+    memcpy(&tile->norms[i - first], from + F::key_norms_offset(head_dim) + 2 * row, 2);
+  }
+}
+
+QUIRE_INLINE void score_key_tile(const KeyTile& tile, int n_words, float book_scale, const ByteQuery& query,
+                                 float* scores) {
+  __m512i acc[kRowTile];
+#pragma GCC unroll 16
+  for (int r = 0; r < kRowTile; ++r) acc[r] = _mm512_setzero_si512();
+  for (int w = 0; w < n_words; ++w) {
+    const __m512i x = _mm512_loadu_si512(query.q + 64 * w);
+    const uint8_t* bytes = tile.bytes + 64 * w;
+#pragma GCC unroll 16
+    for (int r = 0; r < kRowTile; ++r) {
+      acc[r] = _mm512_dpbusd_epi32(acc[r], _mm512_loadu_si512(bytes + r * n_words * 64), x);
+    }
+  }
+  const __m512i sums = _mm512_sub_epi32(sum_each(acc), _mm512_set1_epi32(128 * query.sum));
+  store(scores, mul(mul(to_float({sums}), set1(query.scale * book_scale)), load_f16(tile.norms)));
+}
+
+constexpr int kQueryTile = 8;  // queries kept as bytes at a time
+
+// scores [tile of 64 rows][n][64]
+template <int bits>
+void turbo_score_rows(const Codebook& codebook, const float* q, int n, int head_dim, RowRefs refs,
+                      float* scores) {
+  const ByteBook book = byte_book<bits>(codebook);
+  const int n_words = (head_dim + 63) / 64;
+  for (int begin = 0; begin < n; begin += kQueryTile) {
+    const int count = n - begin < kQueryTile ? n - begin : kQueryTile;
+    ByteQuery queries[kQueryTile];
+    for (int h = 0; h < count; ++h) byte_query(q + (begin + h) * head_dim, head_dim, n_words, &queries[h]);
+    const uint8_t* page = nullptr;
+    uint64_t signs[kTurboWords][64];
+    KeyTile tile;
+    for (int first = 0; first < refs.n; first += kRowTile) {
+      const int last = first + kRowTile < refs.n ? first + kRowTile : refs.n;
+      fill_key_tile<bits>(book, head_dim, n_words, refs, first, last, &page, signs, &tile);
+      for (int r = last - first; r < kRowTile; ++r) tile.norms[r] = 0;
+      float* to = scores + ((size_t)(first / kPageTokens) * n + begin) * kPageTokens + first % kPageTokens;
+      for (int h = 0; h < count; ++h) {
+        score_key_tile(tile, n_words, book.scale, queries[h], to + h * kPageTokens);
+      }
+    }
+  }
+}
+
+// The kept rows of a tile: their value planes and norms, padded to a multiple of four with the last one.
+struct ValueTile {
+  const uint8_t* planes[kPageTokens];
+  float norms[kPageTokens];
+  int n;
+  int padded;
+};
+
+template <int bits>
+QUIRE_INLINE void list_values(int head_dim, RowRefs refs, uint64_t kept, ValueTile* tile) {
+  using F = Turbo<bits>;
+  uint16_t halves[kPageTokens];
+  tile->n = 0;
+  for (; kept != 0; kept &= kept - 1) {
+    const int at = refs.rows[__builtin_ctzll(kept)];
+    const uint8_t* page = refs.pages[at / kPageTokens];
+    tile->planes[tile->n] = page + F::kValuePlanesOffset + at % kPageTokens * F::value_planes_bytes(head_dim);
+    memcpy(&halves[tile->n++], page + 2 * (at % kPageTokens), 2);
+  }
+  tile->padded = (tile->n + 3) / 4 * 4;
+  for (int i = tile->n; i < tile->padded; ++i) tile->planes[i] = tile->planes[tile->n - 1];
+  for (int i = tile->n; i < (tile->n + 15) / 16 * 16; ++i) halves[i] = 0;
+  for (int i = 0; i < tile->n; i += 16) store(tile->norms + i, load_f16(halves + i));
+}
+
+// Probabilities of the kept rows times their norms, side by side, as bytes.
+QUIRE_INLINE void kept_weights(const float* p, uint64_t kept, const ValueTile& tile, ByteWeights* out) {
+  float w[kPageTokens + 16];
+  int n = 0;
+  for (int v = 0; v < 4; ++v) {
+    const __mmask16 mask = (__mmask16)(kept >> (16 * v));
+    _mm512_storeu_ps(w + n, _mm512_maskz_compress_ps(mask, _mm512_loadu_ps(p + 16 * v)));
+    n += __builtin_popcount(mask);
+  }
+  store(w + n, zero());
+  for (int i = 0; i < n; i += 16) store(w + i, mul(load(w + i), load(tile.norms + i)));
+  weights_to_bytes(w, n, out);
+}
+
+// As turbo_value_bytes(), of the listed rows.
+template <int bits>
+QUIRE_INLINE void row_value_bytes(const ByteBook& book, int head_dim, const ValueTile& tile, int w,
+                                  __m512i* out) {
+  const int stride = plane_bytes(head_dim);
+  for (int i = 0; i < tile.padded; i += 4, out += 4) {
+    __m512i c[4];
+#pragma GCC unroll 4
+    for (int r = 0; r < 4; ++r) {
+      const uint8_t* row = tile.planes[i + r] + 8 * w;
+      c[r] = turbo_bytes<bits>(book, load_word(row), row + stride, stride);
+    }
+    interleave_rows(c, out);
+  }
+}
+
+template <int bits>
+void turbo_accumulate_rows(const Codebook& codebook, const float* p, const float* correction, RowRefs refs,
+                           uint64_t kept, int n, int head_dim, float* o) {
+  const ByteBook book = byte_book<bits>(codebook);
+  ValueTile tile;
+  list_values<bits>(head_dim, refs, kept, &tile);
+  for (int begin = 0; begin < n; begin += kQueryTile) {
+    const int count = n - begin < kQueryTile ? n - begin : kQueryTile;
+    ByteWeights weights[kQueryTile];
+    for (int i = 0; i < count; ++i) kept_weights(p + (begin + i) * kPageTokens, kept, tile, &weights[i]);
+    __m512i bytes[kPageTokens];
+    for (int w = 0; 64 * w < head_dim; ++w) {
+      row_value_bytes<bits>(book, head_dim, tile, w, bytes);
+      for (int i = 0; i < count; ++i) {
+        add_value_bytes(bytes, weights[i], tile.padded, book.scale, correction[begin + i], head_dim - 64 * w,
+                        o + (size_t)(begin + i) * head_dim + 64 * w);
+      }
+    }
+  }
+}
