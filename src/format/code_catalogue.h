@@ -7,6 +7,7 @@
 #include "format/group_codes.h"
 #include "format/kivi.h"
 #include "format/polar.h"
+#include "format/signvq.h"
 #include "format/turbo.h"
 #include "format/turbo_panel.h"
 #include "format/turbo_prod.h"
@@ -30,6 +31,7 @@ enum class Code : uint8_t {
   kNested2,
   kNested3,
   kNested4,
+  kSignVq,
 };
 
 template <Code code_, CodeFormat Format_>
@@ -62,7 +64,8 @@ using Codes = CodeList<CodeEntry<Code::kTurbo2, TurboPanel<2>>,  //
                        CodeEntry<Code::kPolar4r, Polar4r>,       //
                        CodeEntry<Code::kNested2, Turbo<2>>,      //
                        CodeEntry<Code::kNested3, Turbo<3>>,      //
-                       CodeEntry<Code::kNested4, Turbo<4>>>;
+                       CodeEntry<Code::kNested4, Turbo<4>>,    //
+                       CodeEntry<Code::kSignVq, SignVq>>;
 static_assert(Codes::in_order());
 constexpr int kCodeCount = Codes::kSize;
 
