@@ -1,4 +1,6 @@
 // quire inspect: what a model file holds, and the memory it will need, before anything is loaded.
+#include <algorithm>
+#include <cstdio>
 #include <memory>
 
 #include <nlohmann/json.hpp>
@@ -93,6 +95,29 @@ std::string memory_text(const Json& report) {
   return out;
 }
 
+// "layers 0, 27: norm up to 274, WHAT", of the layers in that frame; empty: there are none.
+std::string layers_text(const Json& layers, const char* frame, const char* what) {
+  std::string numbers;
+  double most = 0;
+  for (const Json& layer : layers) {
+    if (layer["frame"] != frame) continue;
+    numbers += (numbers.empty() ? "" : ", ") + layer["layer"].dump();
+    most = std::max(most, layer["norm"].get<double>());
+  }
+  if (numbers.empty()) return "";
+  char norm[32];
+  std::snprintf(norm, sizeof norm, "%.4g", most);
+  return "  layers " + numbers + ": norm up to " + norm + ", " + what + "\n";
+}
+
+std::string key_bias_text(const Json& report) {
+  if (report.contains("error")) return "";  // said by the verdict
+  const Json& layers = report["layers"];
+  if (layers.empty()) return "\nkey bias: none\n";
+  return "\nkey bias\n" + layers_text(layers, "bias", "coded in the bias frame") +
+         layers_text(layers, "plain", "too small to matter to codes");
+}
+
 std::string verdict_text(const Json& report) {
   std::string out =
       report["runs"].get<bool>() ? "\nQuire can run this model.\n" : "\nQuire cannot run this model.\n";
@@ -115,7 +140,7 @@ int run(const InspectOptions& options) {
   write_out(printable(file.path()) + ": GGUF version " + std::to_string(file.version()) + ", " +
             megabytes(file.file_size()) + ", fingerprint " + file.fingerprint() + "\n\n" +
             metadata_text(report["metadata"]) + tensors_text(report["tensors"]) + memory_text(report) +
-            verdict_text(report));
+            key_bias_text(report["key_bias"]) + verdict_text(report));
   return kOk;
 }
 

@@ -1,6 +1,7 @@
 #include "inspect_report.h"
 
 #include <algorithm>
+#include <span>
 #include <type_traits>
 #include <variant>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "format/code_catalogue.h"
 #include "format/row_format.h"
 #include "model/config.h"
+#include "model/key_bias.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
@@ -114,6 +116,35 @@ Json prediction_report(const GgufFile& file, uint64_t context_tokens, const Reci
   }
 }
 
+// The head of a layer with the greatest risk.
+Json layer_bias_report(size_t layer, std::span<const KeyBiasCheck> heads) {
+  const KeyBiasCheck& worst =
+      *std::max_element(heads.begin(), heads.end(),
+                        [](const KeyBiasCheck& a, const KeyBiasCheck& b) { return a.risk() < b.risk(); });
+  return {{"layer", layer},
+          {"norm", worst.bias_norm},
+          {"key_norm", worst.key_norm},
+          {"risk", worst.risk()},
+          {"frame", worst.framed() ? "bias" : "plain"}};
+}
+
+Json key_bias_report(const GgufFile& file) {
+  try {
+    const ModelConfig config = ModelConfig::read(file);
+    const std::vector<KeyBiasCheck> checks = check_key_biases(file, config);
+    Json layers = Json::array();
+    for (size_t first = 0; first < checks.size(); first += config.n_kv_heads) {
+      const std::span heads(checks.data() + first, config.n_kv_heads);
+      const bool any = std::any_of(heads.begin(), heads.end(),
+                                   [](const KeyBiasCheck& check) { return check.bias_norm > 0; });
+      if (any) layers.push_back(layer_bias_report(first / config.n_kv_heads, heads));
+    }
+    return {{"layers", layers}};
+  } catch (const Error& error) {
+    return {{"error", error.what()}};
+  }
+}
+
 // Which parts of Quire refuse the file, and why.
 Json obstacles_report(const GgufFile& file) {
   Json obstacles = Json::object();
@@ -124,7 +155,7 @@ Json obstacles_report(const GgufFile& file) {
       obstacles[part] = error.what();
     }
   };
-  attempt("model", [&] { ModelConfig::read(file); });
+  attempt("model", [&] { check_key_biases(file, ModelConfig::read(file)); });
   attempt("tokenizer", [&] { Tokenizer{read_vocabulary(file)}; });
   attempt("chat template", [&] { ChatTemplate::recognise(file.get_string("tokenizer.chat_template")); });
   return obstacles;
@@ -141,6 +172,7 @@ Json inspect_report(const GgufFile& file, uint64_t context_tokens, const Recipe&
           {"fingerprint", file.fingerprint()},
           {"metadata", metadata_report(file)},
           {"tensors", tensors_report(file)},
+          {"key_bias", key_bias_report(file)},
           {"kv_bytes_per_token", kv_report(file)},
           {"predicted_memory", prediction_report(file, context_tokens, recipe)},
           {"runs", runs},

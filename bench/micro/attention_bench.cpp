@@ -2,12 +2,14 @@
 // at a time over layers that together exceed every cache.
 //
 //   attention_bench [-t THREADS] [--heads H] [--kv-heads K] [--head-dim D] [--tokens N] [--repeats R]
-//   RECIPE...
+//   [--bias-pairs N] RECIPE...
 //
+// With --bias-pairs coded keys of every head are freed of a bias in so many pairs of channels (ADR 9).
 // The first recipe is what the others are compared with; give `full` first. Medians of R repeats,
 // alternating.
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -32,6 +34,7 @@ struct Options {
   size_t n_kv_heads = 8;
   size_t head_dim = 128;
   size_t n_tokens = 32768;
+  size_t bias_pairs = 0;
   int repeats = 9;
   std::vector<std::string> recipes;
 };
@@ -79,6 +82,23 @@ float noise(uint64_t& state) {
   return static_cast<float>(static_cast<int32_t>(state >> 32)) * 0x1p-31f;
 }
 
+std::shared_ptr<const KeyBiases> key_biases(const Options& options, const Geometry& geometry) {
+  if (options.bias_pairs == 0) return nullptr;
+  const size_t half = options.head_dim / 2;
+  std::vector<double> frequencies(half);
+  for (size_t i = 0; i < half; ++i) {
+    frequencies[i] = std::pow(1e6, -static_cast<double>(i) / static_cast<double>(half));
+  }
+  std::vector<float> bias(options.head_dim, 0.0f);
+  for (size_t i = 0; i < std::min(half, options.bias_pairs); ++i) bias[i] = bias[i + half] = 50;
+  const auto turns = std::make_shared<const RopeTurns>(frequencies);
+  KeyBiases all;
+  for (const size_t n_kv_heads : geometry.n_kv_heads) {
+    for (size_t head = 0; head < n_kv_heads; ++head) all.heads.emplace_back(std::in_place, turns, bias);
+  }
+  return std::make_shared<const KeyBiases>(std::move(all));
+}
+
 // A cache of made-up rows: as many layers as make it exceed 128 MB in f16, at least two.
 struct Subject {
   Geometry geometry;
@@ -87,7 +107,8 @@ struct Subject {
   std::vector<double> times;
 
   Subject(const Options& options, const std::string& recipe, Team& team)
-      : geometry(shape(options)), cache(Recipe::parse(recipe), geometry, pool) {
+      : geometry(shape(options)),
+        cache(Recipe::parse(recipe), geometry, pool, nullptr, key_biases(options, geometry)) {
     const size_t width = options.n_kv_heads * options.head_dim;
     constexpr size_t kStep = 2048;
     std::vector<float> k(kStep * width), v(kStep * width);
@@ -159,6 +180,8 @@ Options parse(int argc, char** argv) {
       options.head_dim = static_cast<size_t>(take_int(i, argc, argv));
     } else if (flag == "--tokens") {
       options.n_tokens = static_cast<size_t>(take_int(i, argc, argv));
+    } else if (flag == "--bias-pairs") {
+      options.bias_pairs = static_cast<size_t>(take_int(i, argc, argv));
     } else if (flag == "--repeats") {
       options.repeats = take_int(i, argc, argv);
     } else if (flag.starts_with("-")) {

@@ -101,6 +101,19 @@ void add_bias(const float* bias, size_t n_rows, float* scores) {
   }
 }
 
+// What a key bias that RoPE turns adds to the scores of the page's tokens.
+void add_key_bias(const KeyBias& key_bias, size_t page, const PageAttention& work) {
+  AttendScratch& scratch = work.scratch;
+  const auto n_rows = static_cast<size_t>(work.n_rows());
+  const size_t n_channels = key_bias.n_channels();
+  scratch.turned.resize(std::max(scratch.turned.size(), n_rows * n_channels));
+  scratch.bias_scores.resize(std::max(scratch.bias_scores.size(), n_rows * kTokensPerPage));
+  key_bias.turn_back(page * kTokensPerPage, work.queries.q, n_rows, scratch.turned.data());
+  ops().score[kF32](scratch.turned.data(), n_channels, work.n_rows(), static_cast<int>(n_channels),
+                    key_bias.page(), scratch.bias_scores.data(), nullptr);
+  for (size_t i = 0; i < n_rows * kTokensPerPage; ++i) scratch.scores[i] += scratch.bias_scores[i];
+}
+
 // Scores of the rows named of a sealed page.
 void score_sealed(const LayerView& view, size_t kv_head, size_t page, uint64_t rows, const HeadFrames& frames,
                   const PageAttention& work) {
@@ -127,6 +140,7 @@ void score_sealed(const LayerView& view, size_t kv_head, size_t page, uint64_t r
   if (frames.key_framed) {
     add_bias(work.queries.bias, work.queries.n_queries * work.queries.group, scratch.scores.data());
   }
+  if (frames.key_bias != nullptr) add_key_bias(*frames.key_bias, page, work);
 }
 
 void finish_sealed(const LayerView& view, size_t kv_head, size_t page, uint64_t rows,

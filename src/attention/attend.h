@@ -61,6 +61,8 @@ struct AttendScratch {
   std::vector<uint64_t> masks;    // [rows]
   std::vector<float> keys;        // one page, expanded
   std::vector<float> values;
+  std::vector<float> turned;       // [rows][channels] queries of the key bias
+  std::vector<float> bias_scores;  // [rows][64]
 };
 
 // Adds a part of a KV head to `state` (rows as in `queries`), which is usually an empty one.

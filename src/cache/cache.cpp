@@ -18,9 +18,10 @@ constexpr size_t kTileQueries = 32;
 }  // namespace
 
 Cache::Cache(const Recipe& recipe, const Geometry& geometry, PagePool& pool,
-             std::shared_ptr<const Calibration> calibration)
-    : Cache(std::make_shared<const CacheStatistics>(recipe, geometry, std::move(calibration)), recipe,
-            geometry, pool) {}
+             std::shared_ptr<const Calibration> calibration, std::shared_ptr<const KeyBiases> key_biases)
+    : Cache(std::make_shared<const CacheStatistics>(recipe, geometry, std::move(calibration),
+                                                    std::move(key_biases)),
+            recipe, geometry, pool) {}
 
 Cache::Cache(std::shared_ptr<const CacheStatistics> statistics, const Recipe& recipe,
              const Geometry& geometry, PagePool& pool)

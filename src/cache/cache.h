@@ -28,7 +28,8 @@ class Cache {
  public:
   // The pool outlives the cache. Throws Error where the recipe needs a calibration and there is none.
   Cache(const Recipe& recipe, const Geometry& geometry, PagePool& pool,
-        std::shared_ptr<const Calibration> calibration = nullptr);
+        std::shared_ptr<const Calibration> calibration = nullptr,
+        std::shared_ptr<const KeyBiases> key_biases = nullptr);
   Cache(Cache&&) noexcept;
   Cache& operator=(Cache&&) noexcept;
   ~Cache();

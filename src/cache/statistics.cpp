@@ -29,8 +29,12 @@ Codebook book_of(const SideFormat& side, size_t head_dim, uint64_t seed, std::ve
 }  // namespace
 
 CacheStatistics::CacheStatistics(const Recipe& recipe, const Geometry& geometry,
-                                 std::shared_ptr<const Calibration> calibration)
-    : recipe_(recipe), head_dim_(geometry.head_dim), calibration_(std::move(calibration)) {
+                                 std::shared_ptr<const Calibration> calibration,
+                                 std::shared_ptr<const KeyBiases> key_biases)
+    : recipe_(recipe),
+      head_dim_(geometry.head_dim),
+      calibration_(std::move(calibration)),
+      key_biases_(std::move(key_biases)) {
   if (recipe.needs_calibration()) {
     if (calibration_ == nullptr) {
       throw Error("recipe '" + recipe.text() +
@@ -46,6 +50,7 @@ CacheStatistics::CacheStatistics(const Recipe& recipe, const Geometry& geometry,
     first_head_.push_back(n_heads);
     n_heads += n;
   }
+  QUIRE_CHECK(key_biases_ == nullptr || key_biases_->heads.size() == n_heads);
   if (!recipe.coded) return;
   if (geometry.head_dim > kMaxHeadDim) {
     throw Error("recipe '" + recipe.text() + "': head sizes above " + std::to_string(kMaxHeadDim) +
@@ -76,7 +81,8 @@ HeadFrames CacheStatistics::frames(size_t layer, size_t kv_head) const {
                     false,
                     false,
                     &key_book_,
-                    &value_book_};
+                    &value_book_,
+                    nullptr};
   const FrameKind key_kind = recipe_.frame_of(recipe_.keys);
   const FrameKind value_kind = recipe_.frame_of(recipe_.values);
   frames.key_framed = key_kind != FrameKind::kPlain;
@@ -89,6 +95,7 @@ HeadFrames CacheStatistics::frames(size_t layer, size_t kv_head) const {
   }
   if (value_kind == FrameKind::kCentred)
     frames.value.mean = calibration_->value_mean.data() + index * head_dim_;
+  if (key_biases_ != nullptr && key_biases_->heads[index]) frames.key_bias = &*key_biases_->heads[index];
   return frames;
 }
 

@@ -3,10 +3,12 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "cache/geometry.h"
 #include "cache/recipe.h"
+#include "format/key_bias.h"
 #include "store/head_frames.h"
 
 namespace quire {
@@ -20,13 +22,21 @@ struct Calibration {
   std::vector<float> value_mean;
 };
 
+// The key biases of a model that codes of few bits would not survive (ADR 9), of all KV heads, layer by
+// layer. Heads without one are coded as they are.
+struct KeyBiases {
+  std::vector<std::optional<KeyBias>> heads;
+};
+
 // The frames and tables of one recipe. Immutable, shared by a cache and its forks. A row's code depends on
-// the row, its layer and head, and the model's calibration alone.
+// the row, its layer, head and position, and the model (calibration, key biases) alone.
 class CacheStatistics {
  public:
   // Throws Error where the recipe is calibrated and there is no calibration, or one of another shape.
+  // key_biases may be nullptr: none.
   CacheStatistics(const Recipe& recipe, const Geometry& geometry,
-                  std::shared_ptr<const Calibration> calibration);
+                  std::shared_ptr<const Calibration> calibration,
+                  std::shared_ptr<const KeyBiases> key_biases = nullptr);
 
   HeadFrames frames(size_t layer, size_t kv_head) const;
   const std::shared_ptr<const Calibration>& calibration() const { return calibration_; }
@@ -40,6 +50,7 @@ class CacheStatistics {
   Recipe recipe_;
   size_t head_dim_;
   std::shared_ptr<const Calibration> calibration_;
+  std::shared_ptr<const KeyBiases> key_biases_;
   std::vector<size_t> first_head_;  // [layer] index of the layer's head 0 among all heads
   std::vector<Signs> signs_;        // of all heads, where rows are rotated
   std::vector<float> key_sketch_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 #include "engine/engine.h"
@@ -47,11 +48,22 @@ void balance_keys(std::span<const double> key_rms, std::span<const double> query
   for (size_t j = 0; j < logs.size(); ++j) balance[j] = static_cast<float>(std::exp(logs[j] - centre));
 }
 
-CalibrationMeter::CalibrationMeter(const Geometry& geometry) : geometry_(geometry) {
+CalibrationMeter::CalibrationMeter(const Geometry& geometry, std::shared_ptr<const KeyBiases> key_biases)
+    : geometry_(geometry), key_biases_(std::move(key_biases)) {
   for (const size_t n_kv_heads : geometry.n_kv_heads) {
     const std::vector<double> zeros(n_kv_heads * geometry.head_dim, 0.0);
     const std::vector<double> query_zeros(geometry.n_heads * geometry.head_dim, 0.0);
     layers_.push_back({0, zeros, zeros, zeros, zeros, query_zeros});
+  }
+}
+
+void CalibrationMeter::free_of_bias(size_t layer, size_t position, float* key) const {
+  if (key_biases_ == nullptr) return;
+  size_t head = 0;
+  for (size_t before = 0; before < layer; ++before) head += geometry_.n_kv_heads[before];
+  for (size_t i = 0; i < geometry_.n_kv_heads[layer]; ++i, key += geometry_.head_dim) {
+    const std::optional<KeyBias>& bias = key_biases_->heads[head + i];
+    if (bias) bias->take_off(position, key);
   }
 }
 
@@ -60,7 +72,9 @@ void CalibrationMeter::rows(size_t layer, size_t position, size_t n, const float
   LayerSums& sums = layers_[layer];
   const size_t width = sums.key.size();
   for (size_t i = position < kUncalibratedTokens ? kUncalibratedTokens - position : 0; i < n; ++i) {
-    const float* key = k + i * ld;
+    key_.assign(k + i * ld, k + i * ld + width);
+    free_of_bias(layer, position + i, key_.data());
+    const float* key = key_.data();
     const float* value = v + i * ld;
     if (sums.n == 0) std::copy_n(key, width, sums.origin.begin());
     for (size_t j = 0; j < width; ++j) {
@@ -149,7 +163,7 @@ Calibration measure_calibration(Engine& engine, const TokenWindows& windows,
   // keeps the memory of the whole text down to one layer's.
   const Recipe recipe = Recipe::parse("turbo2(frame=plain)");
   const Geometry geometry = engine.config().geometry();
-  CalibrationMeter meter(geometry);
+  CalibrationMeter meter(geometry, engine.model().key_biases());
   PagePool pool;
   Workspace workspace;
   size_t n_done = 0;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -32,7 +33,8 @@ void balance_keys(std::span<const double> key_rms, std::span<const double> query
 // so that the variance of a channel with a large constant part keeps its digits.
 class CalibrationMeter : public RowObserver {
  public:
-  explicit CalibrationMeter(const Geometry& geometry);
+  // Keys are measured as they are coded: freed of `key_biases` (nullptr: none).
+  explicit CalibrationMeter(const Geometry& geometry, std::shared_ptr<const KeyBiases> key_biases = nullptr);
 
   void rows(size_t layer, size_t position, size_t n, const float* q, const float* k, const float* v,
             size_t ld) override;
@@ -51,10 +53,13 @@ class CalibrationMeter : public RowObserver {
     std::vector<double> query_squares;
   };
 
+  void free_of_bias(size_t layer, size_t position, float* key) const;
   void add_head(const LayerSums& sums, size_t kv_head, size_t n_kv_heads, Calibration& result) const;
 
   Geometry geometry_;
+  std::shared_ptr<const KeyBiases> key_biases_;
   std::vector<LayerSums> layers_;
+  std::vector<float> key_;  // the one at hand
 };
 
 using TokenWindows = std::vector<std::vector<int32_t>>;

@@ -166,7 +166,7 @@ class ForwardPass {
     float* v = k + kv_width;
     const Activations normed = normalise(x, n, layer.attention_norm, {&layer.q, &layer.k, &layer.v});
     multiply(worker_, model_.precision_, normed, {{&layer.q, q, ld}, {&layer.k, k, ld}, {&layer.v, v, ld}});
-    rotate(cache.n_tokens() + first, n, q, k, ld);
+    rotate(layer, cache.n_tokens() + first, n, q, k, v, ld);
     // The rows are complete, and stay until this member too has left the phases that read them.
     if (observer_ != nullptr) observer_->rows(index, cache.n_tokens() + first, n, q, k, v, ld);
     cache.append(worker_, index, first, n, k, v, ld);
@@ -178,8 +178,12 @@ class ForwardPass {
     multiply(worker_, model_.precision_, heads, {{&layer.output, x, config_.width, true}});
   }
 
-  // RoPE on queries and keys; queries take the factor 1 / sqrt(head_dim) of the scores along.
-  void rotate(size_t first_position, size_t n, float* q, float* k, size_t ld) {
+  static void add_bias(const std::vector<float>& bias, float* row) {
+    for (size_t i = 0; i < bias.size(); ++i) row[i] += bias[i];
+  }
+
+  // Biases, and RoPE on queries and keys; queries take the factor 1 / sqrt(head_dim) of the scores along.
+  void rotate(const Layer& layer, size_t first_position, size_t n, float* q, float* k, float* v, size_t ld) {
     const auto half = static_cast<int>(config_.rope_dims / 2);
     const auto dim = static_cast<int>(config_.head_dim);
     const float scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim));
@@ -187,6 +191,9 @@ class ForwardPass {
       for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
         const float* cosine = buffers_.cosine.data() + (first_position + i) * static_cast<size_t>(half);
         const float* sine = buffers_.sine.data() + (first_position + i) * static_cast<size_t>(half);
+        add_bias(layer.q_bias, q + i * ld);
+        add_bias(layer.k_bias, k + i * ld);
+        add_bias(layer.v_bias, v + i * ld);
         ops().rope(q + i * ld, static_cast<int>(config_.n_heads), dim, half, cosine, sine, scale);
         ops().rope(k + i * ld, static_cast<int>(config_.n_kv_heads), dim, half, cosine, sine, 1.0f);
       }
@@ -275,16 +282,8 @@ class ForwardPass {
   // Angles for positions 0..n - 1, in double precision until the end: at position 8,000 a float angle
   // would be off by 5e-4.
   static void reserve_angles(const Model& model, Workspace::Buffers& buffers, size_t n) {
-    const ModelConfig& config = model.config_;
-    const size_t half = config.rope_dims / 2;
-    std::vector<double> frequencies(half);
-    for (size_t i = 0; i < half; ++i) {
-      double& frequency = frequencies[i];
-      frequency =
-          std::pow(config.rope_base, -2.0 * static_cast<double>(i) / static_cast<double>(config.rope_dims));
-      frequency /= config.rope_scale;
-      if (!model.rope_factors_.empty()) frequency /= static_cast<double>(model.rope_factors_[i]);
-    }
+    const size_t half = model.config_.rope_dims / 2;
+    std::vector<double> frequencies = model.rope_frequencies();
     // Compared by value: another model may have lived at this one's address.
     if (buffers.frequencies != frequencies) buffers.n_positions = 0;
     if (n <= buffers.n_positions) return;

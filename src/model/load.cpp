@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "base/error.h"
+#include "model/key_bias.h"
 #include "model/model.h"
+#include "model/tensors.h"
 
 namespace quire {
 
@@ -22,18 +24,17 @@ class TensorSource {
   PackedMatrix matrix(const std::string& name, size_t n_rows, size_t n_columns,
                       std::span<const uint32_t> order = {}) {
     const TensorInfo& tensor = take(name);
-    check_shape(tensor, n_rows, n_columns);
+    check_shape(file_, tensor, n_rows, n_columns);
     PackedMatrix packed = pack(tensor.type, tensor.data, n_rows, n_columns, team_, order);
     file_.drop_pages(tensor);
     return packed;
   }
 
-  std::vector<float> vector(const std::string& name, size_t n) {
-    const TensorInfo& tensor = take(name);
-    check_shape(tensor, 1, n);
-    std::vector<float> values(n);
-    dequantize_row(tensor.type, tensor.data, values.data(), n);
-    return values;
+  std::vector<float> vector(const std::string& name, size_t n) { return read_vector(file_, take(name), n); }
+
+  // Empty when the file has none.
+  std::vector<float> bias(const std::string& name, std::span<const uint32_t> order) {
+    return has(name) ? read_bias(file_, take(name), order) : std::vector<float>();
   }
 
   // A tensor that the forward pass would ignore is an error: its absence would change the answer silently.
@@ -52,32 +53,10 @@ class TensorSource {
     return file_.tensor(name);
   }
 
-  void check_shape(const TensorInfo& tensor, size_t n_rows, size_t n_columns) const {
-    if (tensor.row_length() == n_columns && tensor.n_rows() == n_rows) return;
-    throw Error(file_.path() + ": tensor '" + tensor.name + "' is " + std::to_string(tensor.n_rows()) +
-                " x " + std::to_string(tensor.row_length()) + ", expected " + std::to_string(n_rows) + " x " +
-                std::to_string(n_columns));
-  }
-
   const GgufFile& file_;
   Team& team_;
   std::set<std::string> taken_;
 };
-
-// Files of this family store the rows of a head so that rotated pairs are neighbours (2i, 2i + 1). We keep
-// them half a rotation apart (i, i + rope_dims / 2): a rotation is then whole registers, and queries and keys
-// are permuted alike, so scores are the same.
-std::vector<uint32_t> half_split_order(size_t n_heads, size_t head_dim, size_t rope_dims) {
-  std::vector<uint32_t> order(n_heads * head_dim);
-  const size_t half = rope_dims / 2;
-  for (size_t h = 0; h < n_heads; ++h) {
-    for (size_t d = 0; d < head_dim; ++d) {
-      const size_t source = d < half ? 2 * d : d < rope_dims ? 2 * (d - half) + 1 : d;
-      order[h * head_dim + d] = static_cast<uint32_t>(h * head_dim + source);
-    }
-  }
-  return order;
-}
 
 Layer load_layer(TensorSource& source, const ModelConfig& config, size_t index) {
   const std::string prefix = "blk." + std::to_string(index) + ".";
@@ -85,11 +64,15 @@ Layer load_layer(TensorSource& source, const ModelConfig& config, size_t index) 
   const size_t kv_width = config.n_kv_heads * config.head_dim;
   const auto q_order = half_split_order(config.n_heads, config.head_dim, config.rope_dims);
   const auto k_order = half_split_order(config.n_kv_heads, config.head_dim, config.rope_dims);
+  const auto v_order = half_split_order(config.n_kv_heads, config.head_dim, 0);  // as in the file
   Layer layer;
   layer.attention_norm = source.vector(prefix + "attn_norm.weight", config.width);
   layer.q = source.matrix(prefix + "attn_q.weight", q_width, config.width, q_order);
   layer.k = source.matrix(prefix + "attn_k.weight", kv_width, config.width, k_order);
   layer.v = source.matrix(prefix + "attn_v.weight", kv_width, config.width);
+  layer.q_bias = source.bias(prefix + "attn_q.bias", q_order);
+  layer.k_bias = source.bias(prefix + "attn_k.bias", k_order);
+  layer.v_bias = source.bias(prefix + "attn_v.bias", v_order);
   layer.output = source.matrix(prefix + "attn_output.weight", config.width, q_width);
   layer.ffn_norm = source.vector(prefix + "ffn_norm.weight", config.width);
   layer.gate = source.matrix(prefix + "ffn_gate.weight", config.ffn_width, config.width);
@@ -120,7 +103,20 @@ Model Model::load(const GgufFile& file, Team& team, Precision precision) {
     }
   }
   source.refuse_rest();
+  model.key_biases_ = quire::key_biases(check_key_biases(file, config), model.rope_frequencies());
   return model;
+}
+
+std::vector<double> Model::rope_frequencies() const {
+  std::vector<double> frequencies(config_.rope_dims / 2);
+  for (size_t i = 0; i < frequencies.size(); ++i) {
+    double& frequency = frequencies[i];
+    frequency =
+        std::pow(config_.rope_base, -2.0 * static_cast<double>(i) / static_cast<double>(config_.rope_dims));
+    frequency /= config_.rope_scale;
+    if (!rope_factors_.empty()) frequency /= static_cast<double>(rope_factors_[i]);
+  }
+  return frequencies;
 }
 
 uint64_t Model::weight_bytes() const {
@@ -131,7 +127,10 @@ uint64_t Model::weight_bytes() const {
          {&layer.q, &layer.k, &layer.v, &layer.output, &layer.gate, &layer.up, &layer.down}) {
       total += matrix->data.size_bytes();
     }
-    total += (layer.attention_norm.size() + layer.ffn_norm.size()) * sizeof(float);
+    for (const std::vector<float>* vector :
+         {&layer.attention_norm, &layer.q_bias, &layer.k_bias, &layer.v_bias, &layer.ffn_norm}) {
+      total += vector->size() * sizeof(float);
+    }
   }
   return total;
 }

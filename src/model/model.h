@@ -26,6 +26,7 @@ enum class Precision : uint8_t {
 struct Layer {
   std::vector<float> attention_norm;  // [width]
   PackedMatrix q, k, v;               // rows of a head in half-split order: pairs are (i, i + rope_dims / 2)
+  std::vector<float> q_bias, k_bias, v_bias;  // in the order of the rows; empty: none
   PackedMatrix output;
   std::vector<float> ffn_norm;
   PackedMatrix gate, up, down;
@@ -67,6 +68,10 @@ class Model {
   const ModelConfig& config() const { return config_; }
   Precision precision() const { return precision_; }
   uint64_t weight_bytes() const;
+  // What every cache of the model is to be given: key biases that coded keys are freed of. nullptr: none.
+  const std::shared_ptr<const KeyBiases>& key_biases() const { return key_biases_; }
+  // Radians per position of each rotated pair, [rope_dims / 2].
+  std::vector<double> rope_frequencies() const;
 
   // Runs the tokens through all layers, layer by layer over the whole span, and appends them to the cache
   // behind what it holds. Their last hidden states stay in the workspace for logits().
@@ -89,6 +94,7 @@ class Model {
   std::vector<float> output_norm_;
   std::vector<float> rope_factors_;  // [rope_dims / 2], or empty
   std::vector<Layer> layers_;
+  std::shared_ptr<const KeyBiases> key_biases_;
 };
 
 }  // namespace quire

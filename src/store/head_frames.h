@@ -3,6 +3,7 @@
 
 #include "format/code_format.h"
 #include "format/frame.h"
+#include "format/key_bias.h"
 
 namespace quire {
 
@@ -15,6 +16,7 @@ struct HeadFrames {
   bool value_framed = false;
   const Codebook* key_book = nullptr;
   const Codebook* value_book = nullptr;
+  const KeyBias* key_bias = nullptr;  // taken off keys before they are coded; none: nullptr
 };
 
 }  // namespace quire

@@ -149,7 +149,7 @@ void Store::seal(const Sealing& sealing, size_t layer, size_t page, size_t kv_he
   const LayerLayout& layout = layouts_[layer];
   const std::byte* open = pages_[layer][page]->data;
   std::byte* coded = sealing.coded[page - sealing.first]->data;
-  seal_keys(layout.open.key_format, layout.sealed.keys, frames, layout.open.head_dim,
+  seal_keys(layout.open.key_format, layout.sealed.keys, frames, layout.open.head_dim, page * kTokensPerPage,
             open + layout.open.key_offset(kv_head), coded + layout.sealed.key_offset(kv_head));
   seal_values(layout.open.value_format, layout.sealed.values, frames, layout.open.head_dim,
               open + layout.open.value_offset(kv_head), coded + layout.sealed.value_offset(kv_head));

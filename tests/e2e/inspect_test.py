@@ -4,11 +4,11 @@ import struct
 
 from quire_cli import MODEL, QuireTest, main, prose
 
-U32, STRING, ARRAY = 4, 8, 9
+U32, F32, STRING, ARRAY = 4, 6, 8, 9
 
 
-def write_gguf(path, entries):
-    """A file of metadata without tensors: {key: int, str or list of int}."""
+def write_gguf(path, entries, tensors={}, floats={}):
+    """A file of metadata {key: int, str or list of int}, {key: float} and f32 tensors, those of 16 as 4 x 4."""
 
     def string(text):
         return struct.pack("<Q", len(text)) + text.encode()
@@ -22,7 +22,30 @@ def write_gguf(path, entries):
             body += struct.pack("<IIQ", ARRAY, U32, len(value)) + struct.pack(f"<{len(value)}I", *value)
         else:
             body += struct.pack("<II", U32, value)
-    path.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, len(entries)) + body)
+    for key, value in floats.items():
+        body += string(key) + struct.pack("<If", F32, value)
+    data = b""
+    for name, values in tensors.items():
+        shape = (4, 4) if len(values) == 16 else (len(values),)
+        body += string(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, 0, len(data))
+        data += struct.pack(f"<{len(values)}f", *values).ljust(64, b"\0")
+    start = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(entries) + len(floats)) + body
+    path.write_bytes(start + b"\0" * (-len(start) % 32) + data)
+
+
+def write_biased(path, key_biases):
+    """A Llama model of one head of 4 on each layer, all weights 1, with these key biases."""
+    entries = {"block_count": len(key_biases), "context_length": 64, "embedding_length": 4, "feed_forward_length": 4,
+               "attention.head_count": 1}
+    tensors = {"token_embd.weight": [1] * 16, "output_norm.weight": [1] * 4}
+    for layer, bias in enumerate(key_biases):
+        for name in ("attn_norm", "ffn_norm"):
+            tensors[f"blk.{layer}.{name}.weight"] = [1] * 4
+        for name in ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"):
+            tensors[f"blk.{layer}.{name}.weight"] = [1] * 16
+        tensors[f"blk.{layer}.attn_k.bias"] = bias
+    head = {"general.architecture": "llama", **{f"llama.{key}": value for key, value in entries.items()}}
+    write_gguf(path, head, tensors, {"llama.attention.layer_norm_rms_epsilon": 1e-5})
 
 
 class Inspect(QuireTest):
@@ -36,12 +59,13 @@ class Inspect(QuireTest):
                          {"f32": 46080, "f16": 23040, "bf16": 23040})
         # Keys and values of 64 on 30 layers of 3 heads: 68, 52 and 48 bytes (algorithms.md, 8.1).
         self.assertEqual((per_token["turbo4"], per_token["turbo3"], per_token["kivi2"]), (68 * 90, 52 * 90, 48 * 90))
+        self.assertEqual(report["key_bias"], {"layers": []})
         self.assertTrue(report["runs"])
         self.assertEqual(report["predicted_memory"]["context_tokens"], 8192)
 
     def test_text(self):
         text = self.ok("inspect", MODEL, "-c", 100).stdout.decode()
-        for part in ("llama.block_count", "blk.29.ffn_down.weight", "Q4_1", "context of 100 tokens", "can run"):
+        for part in ("llama.block_count", "blk.29.ffn_down.weight", "Q4_1", "context of 100 tokens", "key bias: none", "can run"):
             self.assertIn(part, text)
         self.assertLess(max(map(len, text.splitlines())), 200)
 
@@ -78,6 +102,19 @@ class Inspect(QuireTest):
         self.assertFalse(report["runs"])
         self.assertIn(arch, report["obstacles"]["model"])
         self.assertIn("cannot run", self.ok("inspect", path).stdout.decode())
+
+    def test_key_biases(self):
+        path = self.folder / "biased.gguf"
+        write_biased(path, [[300, 0, 0, 400], [0.25, 0, 0, 0], [0, 0, 0, 0], [0, 0, 90, 0]])
+        report = self.ok_json("inspect", path)["key_bias"]
+        self.assertEqual([(layer["layer"], layer["norm"], layer["frame"]) for layer in report["layers"]],
+                         [(0, 500, "bias"), (1, 0.25, "plain"), (3, 90, "bias")])
+        self.assertEqual(report["layers"][0]["risk"], 500 / report["layers"][0]["key_norm"])
+        text = self.ok("inspect", path).stdout.decode()
+        self.assertIn("layers 0, 3: norm up to 500, coded in the bias frame", text)
+        self.assertIn("layers 1: norm up to 0.25, too small", text)
+        write_biased(path, [[1, 2, 3]])
+        self.assertIn("blk.0.attn_k.bias", self.ok_json("inspect", path)["obstacles"]["model"])
 
     def test_absurd_metadata_are_said(self):
         path = self.folder / "absurd.gguf"

@@ -116,6 +116,29 @@ TEST(Forward, RopeVariants) {
   }
 }
 
+TEST(Forward, Biases) {
+  for (const TensorType type : {TensorType::F32, TensorType::Q8_0}) {
+    TinySpec spec;
+    spec.type = type;
+    spec.biases = true;
+    check(spec, "biases");
+    spec.rope_dims = 20;
+    spec.without = {"blk.0.attn_q.bias", "blk.1.attn_k.bias"};
+    check(spec, "some of them, partial rotation");
+  }
+}
+
+TEST(Forward, EveryBiasMatters) {
+  const std::vector<int32_t> tokens = random_tokens(24, 40, 3);
+  TinySpec spec;
+  spec.biases = true;
+  const std::vector<float> all = run_model(load(TinyFile(spec).gguf, Precision::kPrecise), tokens, 24);
+  for (const char* name : {"blk.0.attn_q.bias", "blk.0.attn_k.bias", "blk.1.attn_v.bias"}) {
+    spec.without = {name};
+    EXPECT_NE(run_model(load(TinyFile(spec).gguf, Precision::kPrecise), tokens, 24), all) << name;
+  }
+}
+
 // The variants differ from each other: each key reaches the angles.
 TEST(Forward, EveryRopeKeyMatters) {
   const std::vector<int32_t> tokens = random_tokens(24, 40, 3);

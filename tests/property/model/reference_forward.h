@@ -53,6 +53,14 @@ class ReferenceForward {
     return out;
   }
 
+  // The product with `name`.weight, and `name`.bias where there is one.
+  Vector projection(const std::string& name, const Vector& x) const {
+    Vector out = product(name + ".weight", x);
+    const auto bias = weights_.find(name + ".bias");
+    for (size_t i = 0; bias != weights_.end() && i < out.size(); ++i) out[i] += bias->second[i];
+    return out;
+  }
+
   Vector norm(const Vector& x, const std::string& name) const {
     double squares = 0;
     for (const double value : x) squares += value * value;
@@ -85,9 +93,9 @@ class ReferenceForward {
     std::vector<Vector> k, v;
     for (size_t token = 0; token < x.size(); ++token) {
       const Vector normed = norm(x[token], prefix + "attn_norm.weight");
-      Vector q = product(prefix + "attn_q.weight", normed);
-      k.push_back(product(prefix + "attn_k.weight", normed));
-      v.push_back(product(prefix + "attn_v.weight", normed));
+      Vector q = projection(prefix + "attn_q", normed);
+      k.push_back(projection(prefix + "attn_k", normed));
+      v.push_back(projection(prefix + "attn_v", normed));
       rotate(q, spec_.n_heads, token);
       rotate(k.back(), spec_.n_kv_heads, token);
       Vector heads;

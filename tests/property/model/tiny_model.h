@@ -25,6 +25,7 @@ struct TinySpec {
   TensorType type = TensorType::F32;  // of every matrix
   bool untied = false;
   bool rope_factors = false;
+  bool biases = false;    // of q, k and v
   size_t rope_dims = 0;   // 0: head_dim, with no key that says so
   double rope_base = 0;   // 0: no key
   double rope_scale = 0;  // 0: no key; else linear scaling
@@ -117,6 +118,11 @@ inline void add_tensors(GgufWriter& file, const TinySpec& spec, uint64_t seed) {
     tensors.matrix(prefix + "attn_q.weight", spec.n_heads * spec.head_dim, spec.width);
     tensors.matrix(prefix + "attn_k.weight", spec.n_kv_heads * spec.head_dim, spec.width);
     tensors.matrix(prefix + "attn_v.weight", spec.n_kv_heads * spec.head_dim, spec.width);
+    if (spec.biases) {
+      tensors.vector(prefix + "attn_q.bias", spec.n_heads * spec.head_dim);
+      tensors.vector(prefix + "attn_k.bias", spec.n_kv_heads * spec.head_dim);
+      tensors.vector(prefix + "attn_v.bias", spec.n_kv_heads * spec.head_dim);
+    }
     tensors.matrix(prefix + "attn_output.weight", spec.width, spec.n_heads * spec.head_dim);
     tensors.vector(prefix + "ffn_norm.weight", spec.width);
     tensors.matrix(prefix + "ffn_gate.weight", spec.ffn_width, spec.width);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -56,9 +58,21 @@ inline void code_page(const SideFormat& format, const Frame* frame, const Codebo
   });
 }
 
+// What a key bias makes up of the key of a token; empty: there is none.
+using BiasOfToken = std::function<std::vector<double>(size_t token)>;
+
+inline void add_bias(const BiasOfToken& bias, size_t page, size_t dim, double sign, float* rows) {
+  for (size_t t = 0; bias && t < kTokensPerPage; ++t) {
+    const std::vector<double> b = bias(page * kTokensPerPage + t);
+    for (size_t d = 0; d < b.size(); ++d)
+      rows[t * dim + d] = static_cast<float>(rows[t * dim + d] + sign * b[d]);
+  }
+}
+
 // One side of one KV head as the cache reads it: [n_tokens][dim].
 inline std::vector<float> stored_rows(const Recipe& recipe, const HeadFrames& frames, bool keys,
-                                      const std::vector<float>& exact, size_t dim, size_t n_sealed) {
+                                      const std::vector<float>& exact, size_t dim, size_t n_sealed,
+                                      const BiasOfToken& bias = {}) {
   std::vector<float> rows = exact;
   for (float& x : rows) x = f16_to_f32(f32_to_f16(std::clamp(x, -65504.0f, 65504.0f)));
   const std::vector<float> open = rows;
@@ -68,7 +82,10 @@ inline std::vector<float> stored_rows(const Recipe& recipe, const HeadFrames& fr
         keys ? (frames.key_framed ? &frames.key : nullptr) : (frames.value_framed ? &frames.value : nullptr);
     const Codebook& book = keys ? *frames.key_book : *frames.value_book;
     for (size_t page = 0; page < n_sealed; ++page) {
-      code_page(format, frame, book, dim, keys, rows.data() + page * kTokensPerPage * dim);
+      float* coded = rows.data() + page * kTokensPerPage * dim;
+      add_bias(bias, page, dim, -1, coded);
+      code_page(format, frame, book, dim, keys, coded);
+      add_bias(bias, page, dim, 1, coded);
     }
   }
   if (!format.coded && format.rows == Format::kBF16) {
@@ -92,10 +109,11 @@ inline std::vector<float> head_rows(const std::vector<float>& all, size_t n_toke
 }
 
 // The output of the tokens from `first` on, which came in one step; [token][n_heads * dim] for one layer.
-// selected(kv_head, token): whether a token is read.
+// selected(kv_head, token): whether a token is read. bias(kv_head, token): see BiasOfToken.
 template <typename Selected>
-std::vector<std::vector<double>> expected_outputs(const Prompt& prompt, const Recipe& recipe, size_t layer,
-                                                  size_t first, const Selected& selected) {
+std::vector<std::vector<double>> expected_outputs(
+    const Prompt& prompt, const Recipe& recipe, size_t layer, size_t first, const Selected& selected,
+    const std::function<std::vector<double>(size_t, size_t)>& bias = {}) {
   const CacheStatistics statistics(recipe, prompt.shape, nullptr);
   const size_t dim = prompt.shape.head_dim;
   const size_t n_kv_heads = prompt.shape.n_kv_heads[layer];
@@ -104,9 +122,11 @@ std::vector<std::vector<double>> expected_outputs(const Prompt& prompt, const Re
   std::vector<std::vector<double>> out(prompt.n_tokens - first, std::vector<double>(prompt.q_width()));
   for (size_t head = 0; head < n_kv_heads; ++head) {
     const HeadFrames frames = statistics.frames(layer, head);
+    BiasOfToken of_token;
+    if (bias) of_token = [&bias, head](size_t token) { return bias(head, token); };
     const auto rows = [&](const std::vector<float>& all, bool keys) {
       return stored_rows(recipe, frames, keys, head_rows(all, prompt.n_tokens, n_kv_heads * dim, head, dim),
-                         dim, n_sealed);
+                         dim, n_sealed, keys ? of_token : BiasOfToken());
     };
     const std::vector<float> k = rows(prompt.k[layer], true);
     const std::vector<float> v = rows(prompt.v[layer], false);
@@ -163,10 +183,11 @@ inline void poison(PagePool& pool, const Recipe& recipe, const Geometry& shape, 
 // The last `n_last` tokens of the prompt in one step, after one step of those before; the outputs of one
 // layer.
 inline std::vector<float> last_step_output(const Prompt& prompt, const Recipe& recipe, size_t n_last,
-                                           size_t layer = 0, int n_threads = 1) {
+                                           size_t layer = 0, int n_threads = 1,
+                                           std::shared_ptr<const KeyBiases> key_biases = nullptr) {
   PagePool pool;
   poison(pool, recipe, prompt.shape, prompt.n_tokens);
-  Cache cache(recipe, prompt.shape, pool);
+  Cache cache(recipe, prompt.shape, pool, nullptr, std::move(key_biases));
   Team team(n_threads);
   Outputs out = empty_outputs(prompt);
   const size_t first = prompt.n_tokens - n_last;

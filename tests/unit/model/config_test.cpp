@@ -244,11 +244,32 @@ TEST(ModelLoad, WrongShapesAreNamed) {
 }
 
 TEST(ModelLoad, UnknownTensorsAreRefused) {
-  for (const char* name :
-       {"blk.0.attn_q.bias", "rope_factors_long.weight", "blk.0.attn_q_norm.weight", "mystery"}) {
+  for (const char* name : {"blk.0.attn_output.bias", "blk.2.attn_k.bias", "rope_factors_long.weight",
+                           "blk.0.attn_q_norm.weight", "mystery"}) {
     TinySpec spec = small();
     spec.extra = [&](GgufWriter& file) { file.add_tensor(name, {4}, TensorType::F32, pattern_bytes(16)); };
     expect_refused(spec, name);
+  }
+}
+
+TEST(ModelLoad, BiasesThatDoNotFitAreRefused) {
+  for (const char* name : {"blk.0.attn_q.bias", "blk.1.attn_k.bias", "blk.1.attn_v.bias"}) {
+    TinySpec spec = small();
+    spec.biases = true;
+    EXPECT_EQ(refusal(spec), "");
+    spec.reshaped[name] = {4};
+    expect_refused(spec, name);
+    spec.reshaped.clear();
+    spec.without = {name};
+    EXPECT_EQ(refusal(spec), "") << name;
+    spec.extra = [&](GgufWriter& file) {
+      const size_t n_heads = name[11] == 'q' ? spec.n_heads : spec.n_kv_heads;
+      ByteWriter bias;
+      for (size_t i = 0; i < n_heads * spec.head_dim; ++i)
+        bias.put(i == 2 ? std::numeric_limits<float>::infinity() : 1.0f);
+      file.add_tensor(name, {n_heads * spec.head_dim}, TensorType::F32, bias.bytes());
+    };
+    expect_refused(spec, "finite");
   }
 }
 
