@@ -29,15 +29,12 @@ constexpr const char* kExamples =
     "  quire run -m model.gguf -f book.txt -n 0 --save-kv book.kv\n"
     "  quire run -m model.gguf --load-kv book.kv -p \"Who is the hero?\" -n 50\n"
     "\nA last newline of a file or of stdin does not belong to the prompt.\n"
-    "\nWith --load-kv a prompt that begins like the saved text is the whole text, as with llama.cpp's "
-    "--prompt-cache: "
-    "what both have in common is not computed again, and the rest of what was saved is dropped. A prompt "
-    "that begins "
-    "differently, or any with --append, comes behind the saved text; with --chat, as the next message. "
-    "Without a prompt "
-    "generation goes on. A note says which it was. The file belongs to its model, recipe and calibration; "
-    "--load-kv "
-    "never changes it, and the same file may be given to --save-kv.";
+    "\nWith --load-kv a prompt that begins like the saved text is the whole text, as with llama.cpp's\n"
+    "--prompt-cache: what both have in common is not computed again, and the rest of what was saved\n"
+    "is dropped. A prompt that begins differently, or any with --append, comes behind the saved text;\n"
+    "with --chat, as the next message. Without a prompt generation goes on. A note says which it was.\n"
+    "The file belongs to its model, recipe and calibration. It is not changed, unless --save-kv names\n"
+    "it too.";
 
 // A prefill of so many tokens takes long enough to show how far it is.
 constexpr size_t kLongPrompt = 512;

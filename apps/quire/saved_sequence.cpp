@@ -24,7 +24,8 @@ void add_kv_files(CLI::App& app, KvFiles& files) {
   app.add_option("--save-kv", files.save,
                  "keep the sequence in a file afterwards: its tokens and their cache")
       ->type_name("FILE");
-  app.add_option("--load-kv", files.load, "go on from such a file, without computing it again")
+  app.add_option("--load-kv", files.load,
+                 "go on from such a file, with its recipe, without computing it again")
       ->type_name("FILE");
 }
 
@@ -33,7 +34,9 @@ SavedSequence::SavedSequence(const KvFiles& files, const ModelOptions& model, Se
   // Made and removed again: better now than after an hour of work.
   if (saves()) AtomicFile{files_.save};
   if (!loads()) return;
+  const auto start = std::chrono::steady_clock::now();
   saved_ = SavedSession::open(files_.load);
+  load_seconds = seconds_since(start);
   const Recipe& recipe = saved_->cache().recipe;
   if (model.recipe_given && !(options.recipe == recipe)) {
     saved_->fail("the saved cache has the recipe " + recipe.text() + ", not " + options.recipe.text() +
@@ -47,7 +50,7 @@ void SavedSequence::load(Session& session) {
   session.restore(*saved_);
   n_loaded = session.tokens().size();
   saved_.reset();
-  load_seconds = seconds_since(start);
+  load_seconds += seconds_since(start);
 }
 
 void SavedSequence::save(const Session& session) {

@@ -47,7 +47,7 @@ class SavedSequence {
   std::vector<int32_t> join(Session& session, const Prompt& prompt) const;
 
   size_t n_loaded = 0;
-  double load_seconds = 0;
+  double load_seconds = 0;  // checking the file, and taking it over
   double save_seconds = 0;
   uint64_t file_bytes = 0;  // of the file saved
 

@@ -160,7 +160,7 @@ class Save(QuireTest):
         self.refuse_load("another calibration", "--calibration", other)
         model = self.folder / "model.gguf"
         data = bytearray(MODEL.read_bytes())
-        at = data.index(b"SmolLM2")
+        at = data.index(b"Smollm2")
         data[at:at + 1] = b"s"
         model.write_bytes(data)
         self.refused("run", "-m", model, "--load-kv", self.kv, "-p", "x", says="another model")

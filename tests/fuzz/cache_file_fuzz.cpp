@@ -1,6 +1,6 @@
-// Fuzz target of saved caches: any bytes either give a sequence that a cache can take over, attend to and save again,
-// or an Error of one line. Each input is tried as it is and with its size and checksum put right, since no mutation
-// gets past these by chance.
+// Fuzz target of saved caches: any bytes either give a sequence that a cache can take over, attend to and
+// save again, or an Error of one line. Each input is tried as it is and with its size and checksum put right,
+// since no mutation gets past these by chance.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,5 @@
-// A cache that was written to a file and read again gives the same attention, bit for bit, whatever its recipe,
-// length and history, and whatever follows.
+// A cache that was written to a file and read again gives the same attention, bit for bit, whatever its
+// recipe, length and history, and whatever follows.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,8 +17,9 @@ using Bytes = std::vector<std::byte>;
 
 Bytes save(const Cache& cache) {
   Bytes bytes;
-  write_sections(kKind, cache_sections(cache),
-                 [&](std::span<const std::byte> more) { bytes.insert(bytes.end(), more.begin(), more.end()); });
+  write_sections(kKind, cache_sections(cache), [&](std::span<const std::byte> more) {
+    bytes.insert(bytes.end(), more.begin(), more.end());
+  });
   return bytes;
 }
 
@@ -83,7 +84,8 @@ void check(uint64_t seed) {
   grow(cache, prompt, prompt.n_tokens, random, team, wanted);
   grow(loaded, prompt, prompt.n_tokens, steps, team, got);
   for (size_t layer = 0; layer < wanted.size(); ++layer) {
-    RC_ASSERT(std::memcmp(wanted[layer].data(), got[layer].data(), wanted[layer].size() * sizeof(float)) == 0);
+    RC_ASSERT(std::memcmp(wanted[layer].data(), got[layer].data(), wanted[layer].size() * sizeof(float)) ==
+              0);
   }
   RC_ASSERT(save(loaded) == save(cache));
   RC_ASSERT(save(shared) == bytes);

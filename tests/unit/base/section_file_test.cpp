@@ -13,8 +13,9 @@ constexpr SectionFileKind kKind{"TESTFILE", 3, "test file"};
 
 Bytes encode(const std::vector<Section>& sections, const SectionFileKind& kind = kKind) {
   Bytes bytes;
-  write_sections(kind, sections,
-                 [&](std::span<const std::byte> more) { bytes.insert(bytes.end(), more.begin(), more.end()); });
+  write_sections(kind, sections, [&](std::span<const std::byte> more) {
+    bytes.insert(bytes.end(), more.begin(), more.end());
+  });
   return bytes;
 }
 
@@ -98,9 +99,9 @@ TEST(SectionFile, SaysWhatIsWrong) {
   refused(flipped, "checksum");
   refused(encode({text("one", "a"), text("one", "b")}), "twice");
   refused(encode(std::vector<Section>(300, text("one", ""))), "twice");
-  refused(with(whole, 24, 'A'), "section 1");        // no name
-  refused(with(whole, 24 + 5, 'a'), "section 1");    // something behind the zeros of a name
-  refused(with(whole, 24, '\0'), "section 1");       // an empty name
+  refused(with(whole, 24, 'A'), "section 1");      // no name
+  refused(with(whole, 24 + 5, 'a'), "section 1");  // something behind the zeros of a name
+  refused(with(whole, 24, '\0'), "section 1");     // an empty name
   for (const uint64_t length : {uint64_t{6 + 90}, uint64_t{1} << 40, UINT64_MAX, UINT64_MAX - 7}) {
     refused(with(whole, 24 + 24, length), "section 1");
   }

@@ -38,8 +38,8 @@ std::vector<int32_t> generate(Session& session, size_t n) {
 
 Bytes encode(const Session& session) {
   Bytes bytes;
-  write_session(session,
-                [&](std::span<const std::byte> more) { bytes.insert(bytes.end(), more.begin(), more.end()); });
+  write_session(
+      session, [&](std::span<const std::byte> more) { bytes.insert(bytes.end(), more.begin(), more.end()); });
   return bytes;
 }
 
@@ -233,8 +233,8 @@ TEST(SessionFile, AbsurdCountsAreRefused) {
   EXPECT_EQ(refusal(whole, tiny.engine, options), "");
   const size_t rows = place(whole, "rows");
   for (const size_t at : {rows, rows + 8, rows + 16}) {
-    for (const uint64_t value : {uint64_t{0}, uint64_t{2}, uint64_t{64}, uint64_t{71}, uint64_t{128}, uint64_t{1} << 32,
-                                 uint64_t{1} << 58, UINT64_MAX}) {
+    for (const uint64_t value : {uint64_t{0}, uint64_t{2}, uint64_t{64}, uint64_t{71}, uint64_t{128},
+                                 uint64_t{1} << 32, uint64_t{1} << 58, UINT64_MAX}) {
       EXPECT_NE(refusal(with(whole, at, value), tiny.engine, options), "") << at << " " << value;
     }
   }
@@ -262,7 +262,8 @@ TEST_F(SavedFiles, GoThroughTheDisk) {
   TinyEngine tiny;
   Session session = made(tiny.engine, "kivi4", 200, 3);
   const std::string path = folder / "a.kv";
-  EXPECT_EQ(save_session(session, path), fs::file_size(path));
+  const uint64_t n_bytes = save_session(session, path);
+  EXPECT_EQ(n_bytes, fs::file_size(path));
   Session loaded(tiny.engine, {.recipe = Recipe::parse("kivi4")});
   loaded.restore(SavedSession::open(path));
   EXPECT_EQ(generate(loaded, 10), generate(session, 10));
