@@ -14,6 +14,7 @@
 #include "engine/session.h"
 #include "engine/vocabulary_reader.h"
 #include "options.h"
+#include "saved_sequence.h"
 #include "terminal.h"
 
 namespace quire::cli {
@@ -23,6 +24,7 @@ constexpr const char* kExamples =
     "Examples:\n"
     "  quire chat -m model.gguf\n"
     "  quire chat -m model.gguf --system-prompt \"Answer in one sentence.\" --temp 0\n"
+    "  quire chat -m model.gguf --load-kv talk.kv --save-kv talk.kv\n"
     "  printf 'Hello\\nWho are you?\\n' | quire chat -m model.gguf\n"
     "\nIn the conversation: /clear forgets it, /exit ends it, /help lists these. Ctrl-C stops an answer, or "
     "leaves.";
@@ -35,6 +37,7 @@ struct ChatOptions {
   ModelOptions model;
   SamplingFlags sampling;
   TextInput first;
+  KvFiles kv_files;
   std::string system_prompt;
 };
 
@@ -72,6 +75,14 @@ class Conversation {
         template_(engine.chat_template()),
         session_(engine, session_options),
         sampler_(options.sampling.options) {}
+
+  // Goes on with what was saved.
+  void load(SavedSequence& saved) {
+    saved.load(session_);
+    answered_ = !session_.tokens().empty();
+    write_note("loaded " + std::to_string(saved.n_loaded) + " tokens; the conversation goes on behind them");
+  }
+  const Session& session() const { return session_; }
 
   // One message and its answer.
   void take_turn(const std::string& message) {
@@ -183,15 +194,19 @@ int converse(Conversation& conversation, const ChatOptions& options) {
 int run(ChatOptions& options) {
   options.sampling.settle();
   const EngineOptions engine_options = options.model.engine_options();
-  const SessionOptions session_options = options.model.session_options();
+  SessionOptions session_options = options.model.session_options();
+  SavedSequence saved(options.kv_files, options.model, session_options);
   if (options.first.file == "-")
     throw Error("chat reads its turns from stdin, so -f - cannot be the first message");
   catch_interrupts();
   Engine engine(options.model.path, engine_options);
   if (options.sampling.ignore_end) options.sampling.options.banned = end_tokens(engine.tokenizer());
   Conversation conversation(engine, options, session_options);
+  if (saved.loads()) conversation.load(saved);
   if (isatty(STDIN_FILENO)) write_note("/help lists what can be done here; /exit leaves");
-  return converse(conversation, options);
+  const int code = converse(conversation, options);
+  if (saved.saves()) saved.save(conversation.session());
+  return code;
 }
 
 }  // namespace
@@ -202,6 +217,7 @@ Command add_chat(CLI::App& root) {
   add_text_options(*app, options->first, "the first message");
   app->add_option("--system-prompt", options->system_prompt, "system message (-sys; default: the model's)")
       ->type_name("TEXT");
+  add_kv_files(*app, options->kv_files);
   add_sampling_options(*app, options->sampling, -1);
   add_model_options(*app, options->model);
   app->footer(kExamples);

@@ -1,4 +1,6 @@
 // quire run: continues a text, or answers it as one message of a chat.
+#include <unistd.h>
+
 #include <memory>
 #include <utility>
 
@@ -7,9 +9,11 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "commands.h"
+#include "engine/joining.h"
 #include "engine/session.h"
 #include "engine/vocabulary_reader.h"
 #include "options.h"
+#include "saved_sequence.h"
 #include "terminal.h"
 
 namespace quire::cli {
@@ -22,7 +26,15 @@ constexpr const char* kExamples =
     "  quire run -m model.gguf --chat -p \"Who wrote Emma?\" --temp 0\n"
     "  cat notes.txt | quire run -m model.gguf -n 100 --stop \"###\"\n"
     "  quire run -m model.gguf -f book.txt -n 100 --kv k=bf16,v=bf16 --json\n"
-    "\nA last newline of a file or of stdin does not belong to the prompt.";
+    "  quire run -m model.gguf -f book.txt -n 0 --save-kv book.kv\n"
+    "  quire run -m model.gguf --load-kv book.kv -p \"Who is the hero?\" -n 50\n"
+    "\nA last newline of a file or of stdin does not belong to the prompt.\n"
+    "\nWith --load-kv a prompt that begins like the saved text is the whole text, as with llama.cpp's\n"
+    "--prompt-cache: what both have in common is not computed again, and the rest of what was saved\n"
+    "is dropped. A prompt that begins differently, or any with --append, comes behind the saved text;\n"
+    "with --chat, as the next message. Without a prompt generation goes on. A note says which it was.\n"
+    "The file belongs to its model, recipe and calibration. It is not changed, unless --save-kv names\n"
+    "it too.";
 
 // A prefill of so many tokens takes long enough to show how far it is.
 constexpr size_t kLongPrompt = 512;
@@ -31,6 +43,7 @@ struct RunOptions {
   ModelOptions model;
   SamplingFlags sampling;
   TextInput input;
+  KvFiles kv_files;
   std::string system_prompt;
   bool chat = false;
   bool raw = false;
@@ -39,6 +52,7 @@ struct RunOptions {
   bool no_display_prompt = false;
 };
 
+// Of a text that begins a sequence.
 std::vector<int32_t> encode(const Engine& engine, const RunOptions& options, const std::string& text) {
   if (!options.chat) {
     std::vector<int32_t> tokens = encode_prompt(engine.tokenizer(), text, ControlTokens::kParse);
@@ -51,7 +65,46 @@ std::vector<int32_t> encode(const Engine& engine, const RunOptions& options, con
   return engine.chat_template().encode(engine.tokenizer(), messages, true);
 }
 
+// Of a text that comes behind others, in a chat as the next message.
+std::vector<int32_t> encode_behind(const Engine& engine, const RunOptions& options, const std::string& text) {
+  if (!options.chat) return engine.tokenizer().encode(text, ControlTokens::kParse);
+  const ChatTemplate& chat = engine.chat_template();
+  std::vector<int32_t> tokens = chat.encode_answer_end(engine.tokenizer(), false);
+  const auto append = [&](const ChatMessage& message, bool last) {
+    const std::vector<int32_t> turn = chat.encode_turn(engine.tokenizer(), message, last, false);
+    tokens.insert(tokens.end(), turn.begin(), turn.end());
+  };
+  if (!options.system_prompt.empty()) append({"system", options.system_prompt}, false);
+  append({"user", text}, true);
+  return tokens;
+}
+
+// The tokens to be added to a session, which may hold a sequence that was loaded.
+std::vector<int32_t> prompt_tokens(const Engine& engine, const RunOptions& options, const std::string& text,
+                                   const SavedSequence& saved, Session& session) {
+  if (!saved.loads()) return encode(engine, options, text);
+  SavedSequence::Prompt prompt;
+  if (!text.empty()) {
+    prompt.whole = encode(engine, options, text);
+    if (options.chat) prompt.n_fixed = join(encode(engine, options, ""), prompt.whole).n_common;
+    prompt.behind = [&] { return encode_behind(engine, options, text); };
+  }
+  return saved.join(session, prompt);
+}
+
 double per_second(size_t n, double seconds) { return seconds > 0 ? static_cast<double>(n) / seconds : 0; }
+
+// Members that only some runs have.
+void add_saved_figures(const SavedSequence& saved, nlohmann::ordered_json& object) {
+  if (saved.loads()) {
+    object["loaded_tokens"] = saved.n_loaded;
+    object["kv_load_seconds"] = saved.load_seconds;
+  }
+  if (saved.saves()) {
+    object["kv_file_bytes"] = saved.file_bytes;
+    object["kv_save_seconds"] = saved.save_seconds;
+  }
+}
 
 nlohmann::ordered_json report(const RunOptions& options, const Engine& engine, const Session& session,
                               const PrefillResult& prefill, const Generation& generation) {
@@ -64,6 +117,7 @@ nlohmann::ordered_json report(const RunOptions& options, const Engine& engine, c
           {"seed", options.sampling.options.seed},
           {"context_tokens", session.context_tokens()},
           {"prompt_tokens", prefill.n_computed},
+          {"reused_tokens", prefill.n_reused},
           {"generated_tokens", generation.tokens.size()},
           {"finish_reason", finish_reason_name(generation.finish)},
           {"load_seconds", engine.load_seconds()},
@@ -104,33 +158,55 @@ PrefillResult prefill_prompt(Session& session, std::span<const int32_t> tokens) 
   return session.prefill(tokens, {[&](double share) { line.show(share); }, &interrupt_flag()});
 }
 
-int run(RunOptions& options) {
-  options.sampling.settle();
-  const EngineOptions engine_options = options.model.engine_options();
-  const SessionOptions session_options = options.model.session_options();
-  if (!options.system_prompt.empty() && !options.chat) throw Error("a system prompt needs --chat");
-  const std::string text = read_text(options.input, LastNewline::kDrop);
-  catch_interrupts();
-  Engine engine(options.model.path, engine_options);
-  Session session(engine, session_options);
-  const std::vector<int32_t> tokens = encode(engine, options, text);
-
-  if (options.display_prompt && !options.json) write_out(text);
-  const PrefillResult prefill = prefill_prompt(session, tokens);
-  if (prefill.interrupted) return kInterrupted;
+Generation generate(Engine& engine, Session& session, RunOptions& options) {
   if (options.sampling.ignore_end) options.sampling.options.banned = end_tokens(engine.tokenizer());
   Sampler sampler(options.sampling.options);
   const GenerateOptions generate{options.sampling.token_limit(), options.sampling.stops, &interrupt_flag()};
   OnText on_text;
   if (!options.json) on_text = [](std::string_view piece) { write_out(piece); };
-  const Generation generation = session.generate(sampler, generate, on_text);
+  return session.generate(sampler, generate, on_text);
+}
 
+// Why it cannot be saved, which must not cost what was generated; empty: it was, or need not be.
+std::string try_save(SavedSequence& saved, const Session& session) {
+  try {
+    if (saved.saves()) saved.save(session);
+    return {};
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+int run(RunOptions& options) {
+  options.sampling.settle();
+  const EngineOptions engine_options = options.model.engine_options();
+  SessionOptions session_options = options.model.session_options();
+  if (!options.system_prompt.empty() && !options.chat) throw Error("a system prompt needs --chat");
+  if (options.kv_files.append && options.kv_files.load.empty()) throw Error("--append needs --load-kv");
+  SavedSequence saved(options.kv_files, options.model, session_options);
+  const bool may_lack = saved.loads() && !options.input.given() && isatty(STDIN_FILENO) != 0;
+  const std::string text = may_lack ? "" : read_text(options.input, LastNewline::kDrop);
+  catch_interrupts();
+  Engine engine(options.model.path, engine_options);
+  Session session(engine, session_options);
+  if (saved.loads()) saved.load(session);
+  const std::vector<int32_t> tokens = prompt_tokens(engine, options, text, saved, session);
+
+  if (options.display_prompt && !options.json) write_out(text);
+  const PrefillResult prefill = prefill_prompt(session, tokens);
+  if (prefill.interrupted) return kInterrupted;
+  const Generation generation = generate(engine, session, options);
+
+  if (!options.json && !generation.text.ends_with('\n')) write_out("\n");
+  const std::string trouble = try_save(saved, session);
   if (options.json) {
-    write_json(report(options, engine, session, prefill, generation));
+    nlohmann::ordered_json object = report(options, engine, session, prefill, generation);
+    add_saved_figures(saved, object);
+    write_json(object);
   } else {
-    if (!generation.text.ends_with('\n')) write_out("\n");
     write_figures(options, engine, session, prefill, generation);
   }
+  if (!trouble.empty()) throw Error(trouble);
   const bool nothing = generation.finish == FinishReason::kInterrupted && generation.text.empty();
   return nothing ? kInterrupted : kOk;
 }
@@ -143,6 +219,9 @@ Command add_run(CLI::App& root) {
   add_text_options(*app, options->input, "the prompt; without -p and -f it is read from stdin");
   add_sampling_options(*app, options->sampling, 128);
   add_model_options(*app, options->model);
+  add_kv_files(*app, options->kv_files);
+  app->add_flag("--append", options->kv_files.append,
+                "with --load-kv: the prompt comes behind what was saved");
   CLI::Option* chat = app->add_flag("--chat", options->chat, "wrap the prompt as one message of a user");
   app->add_flag("--raw", options->raw, "continue the prompt as it is (default)")->excludes(chat);
   app->add_option("--system-prompt", options->system_prompt, "system message of --chat (-sys)")

@@ -139,6 +139,7 @@ int fail(const std::string& sentence, ExitCode code) {
 int main(int argc, char** argv) {
   using namespace quire::cli;
   signal(SIGPIPE, SIG_IGN);  // write_out notices
+  signal(SIGXFSZ, SIG_IGN);  // a file over the user's limit is one that cannot be written
   try {
     return run_program({argv + std::min(argc, 1), argv + argc});
   } catch (const OutputClosed&) {

@@ -81,6 +81,7 @@ void add_engine_options(CLI::App& app, ModelOptions& options) {
 void add_recipe_option(CLI::App& app, ModelOptions& options) {
   app.add_option("--kv", options.recipe, "recipe of the KV cache, see `quire recipes`")
       ->type_name("RECIPE")
+      ->each([&](const std::string&) { options.recipe_given = true; })
       ->capture_default_str();
   app.add_option("--calibration", options.calibration,
                  "the model's calibration (default: the one that is kept, made at its first use)")

@@ -22,6 +22,7 @@ struct ModelOptions {
   int64_t context_tokens = 0;
   bool context_given = false;
   std::string recipe = "full";
+  bool recipe_given = false;
   std::string calibration;
   double budget_mb = 0;
   int64_t step_tokens = 0;

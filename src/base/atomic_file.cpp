@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <system_error>
+#include <utility>
 
 #include "base/error.h"
 
@@ -21,47 +22,6 @@ namespace {
 
 // Not strerror: files are written on several threads.
 std::string error_text(int error) { return std::generic_category().message(error); }
-
-// The new file until it has its name: removed again if it never gets it.
-class TemporaryFile {
- public:
-  explicit TemporaryFile(const std::string& path) : path_(path) {
-    static std::atomic<uint64_t> counter{0};
-    name_ = path + ".new-" + std::to_string(::getpid()) + "-" + std::to_string(counter++);
-    fd_ = ::open(name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd_ < 0) fail(path_, error_text(errno));
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  ~TemporaryFile() {
-    if (fd_ >= 0) ::close(fd_);
-    if (!renamed_) ::unlink(name_.c_str());
-  }
-
-  void write(std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-      const ssize_t n = ::write(fd_, bytes.data(), bytes.size());
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) fail(path_, error_text(errno));
-      bytes = bytes.subspan(static_cast<size_t>(n));
-    }
-    if (::fsync(fd_) != 0) fail(path_, error_text(errno));
-    const int fd = fd_;
-    fd_ = -1;
-    if (::close(fd) != 0) fail(path_, error_text(errno));
-  }
-
-  void rename() {
-    if (std::rename(name_.c_str(), path_.c_str()) != 0) fail(path_, error_text(errno));
-    renamed_ = true;
-  }
-
- private:
-  const std::string& path_;
-  std::string name_;
-  int fd_ = -1;
-  bool renamed_ = false;
-};
 
 // Makes the rename itself last. Some file systems cannot do this for folders; the file is complete either
 // way.
@@ -76,17 +36,47 @@ void sync_folder(const std::string& path) {
 
 }  // namespace
 
-void write_file_atomically(const std::string& path, std::span<const std::byte> bytes) {
+AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
   // A NUL would silently write another path than the one in the message.
-  if (path.find('\0') != std::string::npos) throw Error("cannot write a file whose path contains a NUL byte");
+  if (path_.find('\0') != std::string::npos)
+    throw Error("cannot write a file whose path contains a NUL byte");
   struct stat status;
-  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
-    fail(path, S_ISDIR(status.st_mode) ? "it is a directory" : "it is not a regular file");
+  if (::stat(path_.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+    fail(path_, S_ISDIR(status.st_mode) ? "it is a directory" : "it is not a regular file");
   }
-  TemporaryFile file(path);
+  static std::atomic<uint64_t> counter{0};
+  name_ = path_ + ".new-" + std::to_string(::getpid()) + "-" + std::to_string(counter++);
+  fd_ = ::open(name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (fd_ < 0) fail(path_, error_text(errno));
+}
+
+AtomicFile::~AtomicFile() {
+  if (fd_ >= 0) ::close(fd_);
+  if (!renamed_) ::unlink(name_.c_str());
+}
+
+void AtomicFile::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd_, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail(path_, error_text(errno));
+    bytes = bytes.subspan(static_cast<size_t>(n));
+  }
+}
+
+void AtomicFile::commit() {
+  if (::fsync(fd_) != 0) fail(path_, error_text(errno));
+  const int fd = std::exchange(fd_, -1);
+  if (::close(fd) != 0) fail(path_, error_text(errno));
+  if (std::rename(name_.c_str(), path_.c_str()) != 0) fail(path_, error_text(errno));
+  renamed_ = true;
+  sync_folder(path_);
+}
+
+void write_file_atomically(const std::string& path, std::span<const std::byte> bytes) {
+  AtomicFile file(path);
   file.write(bytes);
-  file.rename();
-  sync_folder(path);
+  file.commit();
 }
 
 }  // namespace quire

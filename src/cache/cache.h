@@ -4,8 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "attention/attend.h"
@@ -65,6 +67,15 @@ class Cache {
   void crop(size_t n_tokens) { store_.crop(n_tokens); }
   // A second sequence with the same tokens; pages are shared until written.
   Cache fork() const;
+
+  // For a cache that is kept in a file (cache/cache_file.h).
+  const Store& store() const { return store_; }
+  const std::shared_ptr<const Calibration>& calibration() const { return statistics_->calibration(); }
+  // See Store::restore().
+  void restore(size_t n_tokens, std::span<const size_t> n_sealed,
+               const std::function<void(std::span<std::byte>)>& fill) {
+    store_.restore(n_tokens, n_sealed, fill);
+  }
 
   // Bytes allocated for the sequence, everything counted.
   uint64_t size_bytes() const { return store_.size_bytes(); }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "engine/session_file.h"
 
 namespace quire {
 namespace {
@@ -73,6 +74,18 @@ void Session::check_room(size_t n_tokens) const {
                 std::to_string(peak_bytes(n_tokens)) + " bytes, but the budget is " +
                 std::to_string(engine_.pool().budget_bytes()));
   }
+}
+
+void Session::restore(const SavedSession& saved) {
+  if (!tokens_.empty()) throw Error("a saved cache can be loaded into an empty session only");
+  saved.check(*this);
+  std::vector<int32_t> tokens = saved.tokens();
+  std::vector<float> logits = saved.logits();
+  saved.restore(cache_);  // the last that can throw
+  tokens_ = std::move(tokens);
+  logits_fresh_ = !logits.empty();
+  if (logits_fresh_) logits_ = std::move(logits);
+  last_step_tokens_ = 0;
 }
 
 PrefillResult Session::prefill(std::span<const int32_t> tokens, const PrefillOptions& options) {

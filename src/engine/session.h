@@ -18,6 +18,8 @@
 
 namespace quire {
 
+class SavedSession;  // engine/session_file.h
+
 struct SessionOptions {
   Recipe recipe = {};
   size_t context_tokens = 0;  // 0: the model's
@@ -81,8 +83,18 @@ class Session {
   const Cache& cache() const { return cache_; }
   // "layer-major", or "chunked" when steps have a size.
   const char* prefill_mode() const { return options_.step_tokens == 0 ? "layer-major" : "chunked"; }
+  const Engine& engine() const { return engine_; }
+  // After the last token in the cache; empty where they are not known.
+  std::span<const float> logits() const {
+    return logits_fresh_ ? std::span<const float>(logits_) : std::span<const float>();
+  }
   // What f16 rows would take for the tokens in the cache.
   uint64_t full_f16_bytes() const;
+
+  // Takes over a sequence that was saved, without computing anything; this one must be empty. Throws Error
+  // for one of another model, recipe or calibration and for one that exceeds the context or the budget; the
+  // session is then still empty.
+  void restore(const SavedSession& saved);
 
   // Adds tokens to the sequence and computes all that are not computed. Throws Error before computing
   // anything when they do not fit the context or the budget, and the session is then as before.

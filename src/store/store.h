@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -152,6 +153,15 @@ class Store {
   void crop(size_t n_tokens);
   // A second sequence with the same tokens; pages are shared.
   Store fork() const { return *this; }
+
+  // To be kept elsewhere: a layer's memory piece by piece, its sinks if it has any and then the pages of its
+  // tokens in order. Rows of the last page that no token has are given as zeros.
+  void visit_blocks(size_t layer, const std::function<void(std::span<const std::byte>)>& visit) const;
+  // The way back, for a store without tokens: room for n_tokens, of which n_sealed[layer] pages are coded, in
+  // pages of its own. `fill` gets the pieces to write, layer by layer in the order of visit_blocks(). On
+  // Error nothing has changed.
+  void restore(size_t n_tokens, std::span<const size_t> n_sealed,
+               const std::function<void(std::span<std::byte>)>& fill);
 
   // Writes rows first..first + n - 1 of one KV head; they lie in the room made by extend().
   // k and v are [n][head_dim] with ld floats from row to row.

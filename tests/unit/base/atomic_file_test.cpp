@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class AtomicFile : public testing::Test {
+class AtomicFiles : public testing::Test {
  protected:
   void SetUp() override {
     char name[] = "/tmp/quire_atomic_XXXXXX";
@@ -38,7 +38,7 @@ class AtomicFile : public testing::Test {
   fs::path folder;
 };
 
-TEST_F(AtomicFile, WritesAndReplaces) {
+TEST_F(AtomicFiles, WritesAndReplaces) {
   write(folder / "a", "one");
   EXPECT_EQ(read(folder / "a"), "one");
   write(folder / "a", "");
@@ -46,13 +46,30 @@ TEST_F(AtomicFile, WritesAndReplaces) {
   EXPECT_EQ(n_entries(), 1u);
 }
 
-TEST_F(AtomicFile, RefusalsLeaveEverythingAsItWas) {
+TEST_F(AtomicFiles, RefusalsLeaveEverythingAsItWas) {
   EXPECT_THROW(write(folder / "missing" / "a", "x"), Error);
   EXPECT_THROW(write(folder, "x"), Error);
   EXPECT_THROW(write("/dev/null", "x"), Error);
   EXPECT_FALSE(fs::is_regular_file("/dev/null"));
   EXPECT_THROW(write(folder / std::string("a\0b", 3), "x"), Error);
   EXPECT_EQ(n_entries(), 0u);
+}
+
+TEST_F(AtomicFiles, InPiecesAndOnlyWhenCommitted) {
+  write(folder / "a", "old");
+  {
+    AtomicFile file((folder / "a").string());
+    for (const std::string_view piece : {"new ", "", "text"}) file.write(std::as_bytes(std::span(piece)));
+    EXPECT_EQ(read(folder / "a"), "old");
+    file.commit();
+    EXPECT_EQ(read(folder / "a"), "new text");
+  }
+  {
+    AtomicFile file((folder / "a").string());
+    file.write(std::as_bytes(std::span(std::string_view("given up"))));
+  }
+  EXPECT_EQ(read(folder / "a"), "new text");
+  EXPECT_EQ(n_entries(), 1u);
 }
 
 }  // namespace

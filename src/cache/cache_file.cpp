@@ -1,0 +1,196 @@
+#include "cache/cache_file.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "format/frame.h"
+
+namespace quire {
+namespace {
+
+// More than any model has of each; products of these with a page's bytes stay far from 2^64.
+constexpr uint32_t kMostLayers = 1u << 16;
+constexpr uint32_t kMostHeads = 1u << 16;
+constexpr uint32_t kMostHeadDim = 1u << 16;
+
+std::vector<uint32_t> geometry_values(const Geometry& geometry) {
+  std::vector<uint32_t> values = {static_cast<uint32_t>(geometry.n_layers),
+                                  static_cast<uint32_t>(geometry.n_heads),
+                                  static_cast<uint32_t>(geometry.head_dim)};
+  for (const size_t n : geometry.n_kv_heads) values.push_back(static_cast<uint32_t>(n));
+  return values;
+}
+
+std::vector<uint64_t> row_values(const Cache& cache) {
+  const Store& store = cache.store();
+  std::vector<uint64_t> values = {cache.n_tokens()};
+  for (size_t layer = 0; layer < store.n_layers(); ++layer) {
+    values.push_back(store.view(layer, cache.n_tokens()).n_sealed());
+  }
+  return values;
+}
+
+// Throws Error where the counts are absurd.
+uint64_t pages_bytes(const Geometry& geometry, const Recipe& recipe, size_t n_tokens,
+                     std::span<const size_t> n_sealed) {
+  constexpr const char* kWhat = "the number of bytes";
+  const std::vector<LayerLayout> layouts = layer_layouts(recipe, geometry);
+  const size_t n_pages = n_tokens / kTokensPerPage + (n_tokens % kTokensPerPage != 0);
+  uint64_t total = 0;
+  for (size_t layer = 0; layer < layouts.size(); ++layer) {
+    const LayerLayout& layout = layouts[layer];
+    const uint64_t open = checked_mul(n_pages - n_sealed[layer], layout.open.page_bytes(), kWhat);
+    total = checked_add(total, open, kWhat);
+    if (n_sealed[layer] == 0) continue;
+    const uint64_t coded = checked_mul(n_sealed[layer], layout.sealed.page_bytes(), kWhat);
+    total = checked_add(total, checked_add(coded, layout.sink_bytes(), kWhat), kWhat);
+  }
+  return total;
+}
+
+Section pages_section(const Cache& cache) {
+  const std::vector<uint64_t> rows = row_values(cache);
+  const std::vector<size_t> n_sealed(rows.begin() + 1, rows.end());
+  const uint64_t n_bytes = pages_bytes(cache.geometry(), cache.recipe(), cache.n_tokens(), n_sealed);
+  return {"pages", true, n_bytes, [&cache](const ByteSink& sink) {
+            for (size_t layer = 0; layer < cache.store().n_layers(); ++layer) {
+              cache.store().visit_blocks(layer, sink);
+            }
+          }};
+}
+
+Recipe read_recipe(const SectionFile& file) {
+  const std::string text = file.get_text("recipe");
+  try {
+    const Recipe recipe = Recipe::parse(text);
+    if (recipe.text() == text) return recipe;
+  } catch (const Error& error) {
+    file.fail_section("recipe", error.what());
+  }
+  file.fail_section("recipe", "it is not written as recipes are");
+}
+
+Geometry read_geometry(const SectionFile& file) {
+  const std::vector<uint32_t> values = file.get_values<uint32_t>("geometry");
+  const auto fail = [&] { file.fail_section("geometry", "it is no shape of a model"); };
+  if (values.size() < 3 || values[0] > kMostLayers || values.size() != 3 + size_t{values[0]}) fail();
+  Geometry geometry{values[0], values[1], values[2], {values.begin() + 3, values.end()}};
+  if (geometry.n_heads > kMostHeads || geometry.head_dim == 0 || geometry.head_dim > kMostHeadDim) fail();
+  for (const size_t n : geometry.n_kv_heads) {
+    if (n > geometry.n_heads || (n > 0 && geometry.n_heads % n != 0)) fail();
+  }
+  return geometry;
+}
+
+// Codes are made for heads of at most kMaxHeadDim, and their sizes are asked for only then.
+void check_codes(const SectionFile& file, const SavedCache& saved) {
+  if (saved.recipe.coded && saved.geometry.head_dim > kMaxHeadDim) {
+    file.fail_section("geometry", "heads of this size cannot be coded");
+  }
+}
+
+// Pages that are coded of n tokens: those that are due, and more where the sequence has been cut.
+void check_sealed(const SectionFile& file, const LayerLayout& layout, size_t n_tokens, size_t n_sealed) {
+  const bool possible =
+      n_sealed >= layout.sealed_pages(n_tokens) && n_sealed <= (layout.seals ? n_tokens / kTokensPerPage : 0);
+  if (!possible) file.fail_section("rows", "the number of coded pages does not fit the recipe");
+}
+
+void check_pages(const SectionFile& file, const SavedCache& saved) {
+  uint64_t wanted = 0;
+  try {
+    wanted = pages_bytes(saved.geometry, saved.recipe, saved.n_tokens, saved.n_sealed);
+  } catch (const Error& error) {
+    file.fail_section("rows", error.what());
+  }
+  if (wanted == saved.pages.size()) return;
+  file.fail_section("pages", "it should have " + std::to_string(wanted) + " bytes and has " +
+                                 std::to_string(saved.pages.size()));
+}
+
+void read_rows(const SectionFile& file, SavedCache& saved) {
+  const std::vector<uint64_t> values = file.get_values<uint64_t>("rows");
+  if (values.size() != 1 + saved.geometry.n_layers) file.fail_section("rows", "its length is wrong");
+  // A token takes at least a byte.
+  saved.pages = file.get("pages");
+  if (values[0] > saved.pages.size()) file.fail_section("rows", "it counts more tokens than the file holds");
+  saved.n_tokens = values[0];
+  const std::vector<LayerLayout> layouts = layer_layouts(saved.recipe, saved.geometry);
+  for (size_t layer = 0; layer < layouts.size(); ++layer) {
+    check_sealed(file, layouts[layer], saved.n_tokens, values[1 + layer]);
+    saved.n_sealed.push_back(values[1 + layer]);
+  }
+  check_pages(file, saved);
+}
+
+}  // namespace
+
+uint64_t calibration_hash(const Calibration& calibration) {
+  Checksum hash;
+  for (const std::vector<float>* values :
+       {&calibration.key_mean, &calibration.key_balance, &calibration.value_mean}) {
+    hash.add(std::as_bytes(std::span(*values)));
+  }
+  return hash.value();
+}
+
+std::vector<Section> cache_sections(const Cache& cache) {
+  const std::string recipe = cache.recipe().text();
+  const std::vector<uint32_t> geometry = geometry_values(cache.geometry());
+  const std::vector<uint64_t> rows = row_values(cache);
+  std::vector<Section> sections;
+  sections.push_back(value_section<char>("recipe", recipe));
+  sections.push_back(value_section<uint32_t>("geometry", geometry));
+  if (cache.recipe().needs_calibration()) {
+    const uint64_t hash = calibration_hash(*cache.calibration());
+    sections.push_back(value_section<uint64_t>("calibration", {&hash, 1}));
+  }
+  sections.push_back(value_section<uint64_t>("rows", rows));
+  sections.push_back(pages_section(cache));
+  return sections;
+}
+
+SavedCache SavedCache::read(const SectionFile& file) {
+  SavedCache saved;
+  saved.recipe = read_recipe(file);
+  saved.geometry = read_geometry(file);
+  check_codes(file, saved);
+  if (saved.recipe.needs_calibration()) {
+    const std::vector<uint64_t> hash = file.get_values<uint64_t>("calibration");
+    if (hash.size() != 1) file.fail_section("calibration", "its length is wrong");
+    saved.calibration = hash[0];
+  }
+  read_rows(file, saved);
+  return saved;
+}
+
+std::string SavedCache::mismatch(const Cache& cache) const {
+  const Geometry& other = cache.geometry();
+  if (geometry.n_heads != other.n_heads || geometry.head_dim != other.head_dim ||
+      geometry.n_kv_heads != other.n_kv_heads) {
+    return "the saved cache is of a model of another shape";
+  }
+  if (!(recipe == cache.recipe())) {
+    return "the saved cache has the recipe " + recipe.text() + ", not " + cache.recipe().text();
+  }
+  if (calibration && *calibration != calibration_hash(*cache.calibration())) {
+    return "the saved cache was coded with another calibration of the model";
+  }
+  return {};
+}
+
+void SavedCache::restore(Cache& cache, const ByteSink& done) const {
+  QUIRE_CHECK(mismatch(cache).empty());
+  std::span<const std::byte> rest = pages;
+  cache.restore(n_tokens, n_sealed, [&](std::span<std::byte> block) {
+    QUIRE_CHECK(block.size() <= rest.size());
+    std::memcpy(block.data(), rest.data(), block.size());
+    if (done) done(rest.first(block.size()));
+    rest = rest.subspan(block.size());
+  });
+}
+
+}  // namespace quire

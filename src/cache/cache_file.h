@@ -1,0 +1,51 @@
+// The sections of a file that hold a cache (base/section_file.h):
+//
+//   recipe       its canonical text
+//   geometry     u32: layers, query heads, head size, then the KV heads of each layer
+//   calibration  u64: hash of what the recipe's frames are made of; only where it needs a calibration
+//   rows         u64: tokens whose rows are there, then for each layer how many of its pages are coded
+//   pages        layer by layer: the exact sinks if pages are coded, then the pages, as they lie in memory
+//
+// Sections about the sequence stand beside these (engine/session_file.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/section_file.h"
+#include "cache/cache.h"
+
+namespace quire {
+
+inline constexpr std::string_view kCacheSections[] = {"recipe", "geometry", "calibration", "rows", "pages"};
+
+// Of the means and balances that a calibration consists of.
+uint64_t calibration_hash(const Calibration& calibration);
+
+// They refer to the cache, which has to stay as it is until they are written.
+std::vector<Section> cache_sections(const Cache& cache);
+
+// What a file says of a cache. A view of the file's bytes; nothing of the cache's size has been allocated.
+struct SavedCache {
+  // Throws Error, with the file's name, for sections that contradict each other or their lengths.
+  static SavedCache read(const SectionFile& file);
+
+  Recipe recipe;
+  Geometry geometry;
+  std::optional<uint64_t> calibration;
+  size_t n_tokens = 0;
+  std::vector<size_t> n_sealed;  // [layer] coded pages
+  std::span<const std::byte> pages;
+
+  // Why a cache cannot take it: another recipe, shape or calibration. Empty: it can.
+  std::string mismatch(const Cache& cache) const;
+  // Into a cache without tokens, where nothing mismatches. Throws Error, with nothing changed, when the
+  // pool's budget refuses. `done` is told of what has been copied.
+  void restore(Cache& cache, const ByteSink& done = {}) const;
+};
+
+}  // namespace quire

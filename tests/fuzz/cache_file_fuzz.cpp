@@ -1,0 +1,91 @@
+// Fuzz target of saved caches: any bytes either give a sequence that a cache can take over, attend to and
+// save again, or an Error of one line. Each input is tried as it is and with its size and checksum put right,
+// since no mutation gets past these by chance.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "engine/session_file.h"
+
+namespace {
+
+constexpr char kName[] = "fuzz.kv";
+const quire::Geometry kTiny{1, 2, 16, {1}};
+
+void require(bool condition) {
+  if (!condition) std::abort();
+}
+
+std::shared_ptr<const quire::Calibration> calibration() {
+  quire::Calibration made;
+  made.geometry = kTiny;
+  made.key_mean.assign(kTiny.head_dim, 0.5f);
+  made.value_mean.assign(kTiny.head_dim, 0.25f);
+  made.key_balance.assign(kTiny.head_dim, 2.0f);
+  return std::make_shared<const quire::Calibration>(made);
+}
+
+// One more token, over whatever the pages hold.
+void attend(quire::Cache& cache) {
+  const std::vector<float> row(kTiny.n_heads * kTiny.head_dim, 0.125f);
+  std::vector<float> out(row.size());
+  cache.begin_step(1, 1);
+  quire::Team(1).run([&](quire::Worker& worker) {
+    cache.begin_layer(worker, 0);
+    cache.append(worker, 0, 0, 1, row.data(), row.data(), kTiny.head_dim);
+    cache.attend(worker, 0, 0, 1, row.data(), row.size(), out.data(), out.size());
+    cache.end_layer(worker, 0);
+  });
+  cache.end_step();
+}
+
+void take_over(quire::SavedCache saved) {
+  saved.calibration.reset();  // a hash, which no mutation meets
+  quire::PagePool pool;
+  quire::Cache cache(saved.recipe, kTiny, pool, calibration());
+  if (!saved.mismatch(cache).empty()) return;
+  saved.restore(cache);
+  require(cache.n_tokens() == saved.n_tokens);
+  require(cache.size_bytes() == saved.pages.size() && pool.used_bytes() == saved.pages.size());
+  uint64_t n_saved = 0;
+  cache.store().visit_blocks(0, [&](std::span<const std::byte> block) { n_saved += block.size(); });
+  require(n_saved == saved.pages.size());
+  attend(cache);
+}
+
+void read(std::span<const std::byte> bytes) {
+  try {
+    const auto saved = quire::SavedSession::from_memory(bytes, kName);
+    require(saved.cache().pages.size() <= bytes.size());
+    require(saved.tokens().size() >= saved.cache().n_tokens);
+    require(saved.cache().n_sealed.size() == saved.cache().geometry.n_layers);
+    take_over(saved.cache());
+  } catch (const quire::Error& error) {
+    const std::string message = error.what();
+    require(message.size() < 1000 && message.find('\n') == std::string::npos);
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t n_bytes) {
+  const auto given = std::as_bytes(std::span(data, n_bytes));
+  read(given);
+  std::vector<std::byte> bytes(given.begin(), given.end());
+  constexpr size_t kSizeAt = 16;
+  if (bytes.size() < kSizeAt + 2 * sizeof(uint64_t)) return 0;
+  const uint64_t size = bytes.size();
+  std::memcpy(bytes.data() + kSizeAt, &size, sizeof size);
+  const size_t n_body = bytes.size() - sizeof(uint64_t);
+  const uint64_t checksum = quire::checksum_of(std::span(bytes).first(n_body));
+  std::memcpy(bytes.data() + n_body, &checksum, sizeof checksum);
+  read(bytes);
+  return 0;
+}
