@@ -68,31 +68,45 @@ struct PageAttention {
   }
 };
 
+// One page of exact rows, of which `rows` are read; the masks stand in the scratch.
+void attend_exact_page(const RowLayout& layout, const void* keys, const void* values, uint64_t rows,
+                       const void* next_keys, const PageAttention& work) {
+  AttendScratch& scratch = work.scratch;
+  const bool unpacking = work.unpacking();
+  const auto key_format = static_cast<size_t>(layout.key_format);
+  const auto value_format = static_cast<size_t>(layout.value_format);
+  if (unpacking) {
+    const size_t page_values = kTokensPerPage * work.state.head_dim;
+    ops().unpack[key_format](keys, page_values, scratch.keys.data());
+    ops().unpack[value_format](values, page_values, scratch.values.data());
+    keys = scratch.keys.data();
+    values = scratch.values.data();
+  }
+  ops().score[unpacking ? kF32 : key_format](work.queries.q, work.state.head_dim, work.n_rows(),
+                                             work.head_dim(), keys, scratch.scores.data(),
+                                             unpacking ? nullptr : values);
+  work.finish(rows, unpacking ? kF32 : value_format, values, unpacking ? nullptr : next_keys);
+}
+
 void attend_open_pages(const LayerView& view, size_t kv_head, const Parts::Part& part,
                        const Selection& selection, const PageAttention& work) {
-  const QueryRows& queries = work.queries;
-  AttendScratch& scratch = work.scratch;
-  const size_t page_values = kTokensPerPage * work.state.head_dim;
-  const bool unpacking = work.unpacking();
-  const auto key_format = static_cast<size_t>(view.layout->key_format);
-  const auto value_format = static_cast<size_t>(view.layout->value_format);
   for (size_t page = part.first_page; page < part.last_page; ++page) {
-    const uint64_t rows =
-        row_masks(queries, selection.word(kv_head, page), view.n_tokens, page, scratch.masks.data());
+    const uint64_t rows = row_masks(work.queries, selection.word(kv_head, page), view.n_tokens, page,
+                                    work.scratch.masks.data());
     if (rows == 0) continue;
-    const void* keys = view.keys(kv_head, page);
-    const void* values = view.values(kv_head, page);
-    if (unpacking) {
-      ops().unpack[key_format](keys, page_values, scratch.keys.data());
-      ops().unpack[value_format](values, page_values, scratch.values.data());
-      keys = scratch.keys.data();
-      values = scratch.values.data();
-    }
-    const void* next_keys = !unpacking && page + 1 < part.last_page ? view.keys(kv_head, page + 1) : nullptr;
-    ops().score[unpacking ? kF32 : key_format](queries.q, work.state.head_dim, work.n_rows(), work.head_dim(),
-                                               keys, scratch.scores.data(), unpacking ? nullptr : values);
-    work.finish(rows, unpacking ? kF32 : value_format, values, next_keys);
+    const void* next_keys = page + 1 < part.last_page ? view.keys(kv_head, page + 1) : nullptr;
+    attend_exact_page(*view.layout, view.keys(kv_head, page), view.values(kv_head, page), rows, next_keys,
+                      work);
   }
+}
+
+// Rows kept exact are of sealed pages, and every query comes after these.
+void attend_kept(const LayerView& view, size_t kv_head, const PageAttention& work) {
+  const uint64_t rows = ~uint64_t{0} >> (kTokensPerPage - view.kept->n);
+  std::fill_n(work.scratch.masks.begin(), work.n_rows(), rows);
+  const std::byte* page = view.kept->page->data;
+  attend_exact_page(*view.layout, page + view.layout->key_offset(kv_head),
+                    page + view.layout->value_offset(kv_head), rows, nullptr, work);
 }
 
 void add_bias(const float* bias, size_t n_rows, float* scores) {
@@ -161,10 +175,8 @@ void finish_sealed(const LayerView& view, size_t kv_head, size_t page, uint64_t 
 
 void attend_sealed_pages(const LayerView& view, size_t kv_head, const Parts::Part& part,
                          const Selection& selection, const HeadFrames& frames, const PageAttention& work) {
-  const uint64_t sinks = (uint64_t{1} << view.layer->sink_tokens) - 1;
   for (size_t page = part.first_page; page < part.last_page; ++page) {
-    // The sinks are attended in their exact form.
-    const uint64_t selected = selection.word(kv_head, page) & (page == 0 ? ~sinks : ~uint64_t{0});
+    const uint64_t selected = selection.word(kv_head, page) & view.coded_word(kv_head, page);
     const uint64_t rows = row_masks(work.queries, selected, view.n_tokens, page, work.scratch.masks.data());
     if (rows == 0) continue;
     score_sealed(view, kv_head, page, rows, frames, work);
@@ -190,12 +202,13 @@ void attend_sinks(const LayerView& view, size_t kv_head, const Selection& select
 
 Parts::Parts(const LayerView& view, size_t n_visible)
     : has_sinks(view.sinks != nullptr),
+      has_kept(view.kept != nullptr),
       n_sealed(view.n_sealed()),
       n_pages(std::max(n_sealed,
                        std::min(view.pages.size(), (n_visible + kTokensPerPage - 1) / kTokensPerPage))) {}
 
 Parts::Part Parts::operator[](size_t i) const {
-  if (i < first_sealed()) return {Kind::kSinks, 0, 1};
+  if (i < first_sealed()) return {has_sinks && i == 0 ? Kind::kSinks : Kind::kKept, 0, 1};
   if (i < first_open()) {
     const size_t first = (i - first_sealed()) * kPagesPerRun;
     return {Kind::kSealed, first, std::min(n_sealed, first + kPagesPerRun)};
@@ -212,6 +225,7 @@ void attend_part(const LayerView& view, size_t kv_head, const Parts::Part& part,
   const PageAttention work{queries, scratch, state};
   switch (part.kind) {
     case Parts::Kind::kSinks: return attend_sinks(view, kv_head, selection, work);
+    case Parts::Kind::kKept: return attend_kept(view, kv_head, work);
     case Parts::Kind::kSealed: return attend_sealed_pages(view, kv_head, part, selection, *frames, work);
     case Parts::Kind::kOpen: return attend_open_pages(view, kv_head, part, selection, work);
   }

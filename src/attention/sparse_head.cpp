@@ -28,6 +28,14 @@ size_t SparseHead::pages_of(size_t chunk) const {
   return std::min(kPagesPerChunk, keys_.size() - first_page(chunk));
 }
 
+// Sinks and kept rows are read in any case.
+void SparseHead::leave_out_exact() {
+  std::fill_n(levels_.begin(), view_->layer->sink_tokens, uint8_t{0});
+  if (view_->kept == nullptr) return;
+  const uint32_t* positions = view_->kept->positions.data() + kv_head_ * view_->kept->n;
+  for (size_t i = 0; i < view_->kept->n; ++i) levels_[positions[i]] = 0;
+}
+
 void SparseHead::begin(const LayerView& view, size_t kv_head, const HeadFrames& frames,
                        const QueryRows& queries, const SparseLimits& limits) {
   view_ = &view;
@@ -43,18 +51,38 @@ void SparseHead::begin(const LayerView& view, size_t kv_head, const HeadFrames& 
     keys_[page] = reinterpret_cast<const uint8_t*>(view.keys(kv_head, page));
     values_[page] = reinterpret_cast<const uint8_t*>(view.values(kv_head, page));
   }
-  tables_.resize(queries.group);
-  for (size_t h = 0; h < queries.group; ++h) {
-    ops().index.sign_tables(queries.framed + h * dim, static_cast<int>(dim), &tables_[h]);
-    // A sign stands for the mean of what has that sign.
-    tables_[h].unit *= std::sqrt(2.0f / (3.14159265f * static_cast<float>(dim)));
-  }
-  estimates_.resize(queries.group * n_pages * kTokensPerPage);
+  make_tables();
+  estimates_.resize(tables_.size() * n_pages * kTokensPerPage);
   levels_.resize(n_pages * kTokensPerPage);
   words_.resize(n_pages);
   chunks_.resize((n_pages + kPagesPerChunk - 1) / kPagesPerChunk);
   log_sums_.resize(queries.group);
   exact_log_sums_.resize(queries.group);
+}
+
+// One table a query head, or one of their mean.
+void SparseHead::make_tables() {
+  const size_t dim = view_->layout->head_dim;
+  const float* q = queries_.framed;
+  size_t n = queries_.group;
+  if (limits_.mean_query) {
+    mean_query_.assign(dim, 0.0f);
+    for (size_t h = 0; h < n; ++h) {
+      for (size_t d = 0; d < dim; ++d) mean_query_[d] += q[h * dim + d] / static_cast<float>(n);
+    }
+    q = mean_query_.data();
+    n = 1;
+  }
+  tables_.resize(n);
+  for (size_t h = 0; h < n; ++h, q += dim) {
+    if (frames_->index_codebook != nullptr) {
+      ops().index.codebook_tables(q, frames_->index_codebook, static_cast<int>(dim), &tables_[h]);
+    } else {
+      ops().index.sign_tables(q, static_cast<int>(dim), &tables_[h]);
+      // A sign stands for the mean of what has that sign.
+      tables_[h].unit *= std::sqrt(2.0f / (3.14159265f * static_cast<float>(dim)));
+    }
+  }
 }
 
 void SparseHead::estimate(size_t chunk) {
@@ -63,31 +91,31 @@ void SparseHead::estimate(size_t chunk) {
   const int n_pages = static_cast<int>(pages_of(chunk));
   int16_t* estimates = estimates_.data() + first * kTokensPerPage;
   const int dim = static_cast<int>(view_->layout->head_dim);
-  ops().index.estimate(tables_.data(), static_cast<int>(queries_.group), dim, keys_.data() + first, n_pages,
+  ops().index.estimate(tables_.data(), static_cast<int>(tables_.size()), dim, keys_.data() + first, n_pages,
                        index_norms_offset(view_->layer->sealed.keys.code, dim), estimates, ld);
   Chunk& own = chunks_[chunk];
-  own.log2_sums.resize(queries_.group);
-  for (size_t h = 0; h < queries_.group; ++h) {
+  own.log2_sums.resize(tables_.size());
+  for (size_t h = 0; h < tables_.size(); ++h) {
     own.log2_sums[h] = ops().index.mass(estimates + h * ld, n_pages);
   }
 }
 
 void SparseHead::propose(const double* log_sums) {
-  int16_t offsets[64];
-  const size_t group = std::min<size_t>(queries_.group, 64);
-  for (size_t h = 0; h < group; ++h) {
+  offsets_.resize(tables_.size());
+  for (size_t h = 0; h < queries_.group; ++h) {
+    const size_t table = limits_.mean_query ? 0 : h;
     double coded = -std::numeric_limits<double>::infinity();
-    for (const Chunk& chunk : chunks_) coded = add_logs(coded, chunk.log2_sums[h] / kEstimatesPerNat);
+    for (const Chunk& chunk : chunks_) coded = add_logs(coded, chunk.log2_sums[table] / kEstimatesPerNat);
     exact_log_sums_[h] = log_sums[h];
     const double bias = frames_->key_framed ? queries_.bias[h] : 0;
     const double all = add_logs(coded + bias, log_sums[h]);
     log_sums_[h] = static_cast<float>(all);
-    offsets[h] = to_estimate(all - bias);
+    offsets_[table] = to_estimate(limits_.mean_query ? coded : all - bias);
   }
   const int n_pages = static_cast<int>(keys_.size());
-  ops().index.levels(estimates_.data(), keys_.size() * kTokensPerPage, static_cast<int>(group), offsets,
-                     n_pages, levels_.data());
-  std::fill_n(levels_.begin(), view_->layer->sink_tokens, uint8_t{0});
+  ops().index.levels(estimates_.data(), keys_.size() * kTokensPerPage, static_cast<int>(tables_.size()),
+                     offsets_.data(), n_pages, levels_.data());
+  leave_out_exact();
   n_candidates_ = static_cast<size_t>(
       ops().index.mark(levels_.data(), n_pages, static_cast<int>(limits_.n_candidates), words_.data()));
 }
@@ -243,8 +271,8 @@ double SparseHead::full_log_sum(size_t row, AttendScratch& scratch) const {
     ops().codes.score[code_of(view_->layer->sealed.keys)](*frames_->key_book, q, 1, static_cast<int>(dim),
                                                           keys_[page], ~uint64_t{0}, scratch.scores.data(),
                                                           {nullptr, 0});
-    for (size_t t = page == 0 ? view_->layer->sink_tokens : 0; t < kTokensPerPage; ++t) {
-      sum = add_logs(sum, scratch.scores[t] + bias);
+    for (uint64_t left = view_->coded_word(kv_head_, page); left != 0; left &= left - 1) {
+      sum = add_logs(sum, scratch.scores[static_cast<size_t>(std::countr_zero(left))] + bias);
     }
   }
   return sum;

@@ -20,7 +20,8 @@ namespace quire {
 struct SparseLimits {
   size_t n_candidates;
   size_t n_rows;
-  double mass;  // above 0: rows are kept until they hold this share of the mass; n_rows means nothing then
+  double mass = 0;          // above 0: rows are kept until they hold this share of the mass, whatever n_rows
+  bool mean_query = false;  // candidates are those of the group's mean query, not of any head's
 };
 
 // The steps of one KV head, to be called in the order below. estimate(), score() and attend() work on a chunk
@@ -57,7 +58,7 @@ class SparseHead {
 
  private:
   struct Chunk {
-    std::vector<float> log2_sums;  // [group] of the estimates, in their units
+    std::vector<float> log2_sums;  // [table] of the estimates, in their units
     std::vector<uint16_t> rows;    // candidates: page of the chunk * 64 + token
     std::vector<float> scores;     // [tile of 64 candidates][group][64]
     std::vector<uint64_t> kept;    // [tile]
@@ -71,6 +72,8 @@ class SparseHead {
 
   size_t first_page(size_t chunk) const { return chunk * kPagesPerChunk; }
   size_t pages_of(size_t chunk) const;
+  void make_tables();
+  void leave_out_exact();
   void keep_by_rank();
   void keep_by_mass();
   void keep_head_by_mass(size_t row);
@@ -83,8 +86,10 @@ class SparseHead {
   size_t kv_head_ = 0;
   std::vector<const uint8_t*> keys_;  // [page]
   std::vector<const uint8_t*> values_;
-  std::vector<IndexTables> tables_;  // [group]
-  std::vector<int16_t> estimates_;   // [group][pages * 64]
+  std::vector<float> mean_query_;
+  std::vector<IndexTables> tables_;  // [group], or of the mean query
+  std::vector<int16_t> estimates_;   // [table][pages * 64]
+  std::vector<int16_t> offsets_;     // [table]
   std::vector<uint8_t> levels_;      // [pages * 64], then of the candidates
   std::vector<uint64_t> words_;      // [page], then [tile]
   std::vector<Chunk> chunks_;

@@ -26,10 +26,10 @@ std::optional<SparseLimits> Cache::sparse_limits(size_t layer, const LayerView& 
   if (!recipe_.index || n != 1 || layer < recipe_.index->dense_layers) return std::nullopt;
   const size_t n_sealed = view.n_sealed() * kTokensPerPage;
   if (n_sealed == 0) return std::nullopt;
-  const size_t n_coded = n_sealed - view.layer->sink_tokens;
+  const size_t n_coded = n_sealed - view.n_exact_sealed();
   const StepBudget budget = step_budget(*recipe_.index, view.n_tokens - n_coded, n_coded);
   if (budget.everything) return std::nullopt;
-  return SparseLimits{budget.n_candidates, budget.n_rows, budget.mass};
+  return SparseLimits{budget.n_candidates, budget.n_rows, budget.mass, recipe_.index->mean_query};
 }
 
 void Cache::begin_sparse(size_t layer, const LayerView& view, const SparseLimits& limits,
@@ -44,7 +44,7 @@ void Cache::begin_sparse(size_t layer, const LayerView& view, const SparseLimits
   sparse_mass_.assign(n_kv_heads, 0.0);
   for (size_t head = 0; head < n_kv_heads; ++head) {
     HeadQueries& own = head_queries_[head];
-    sparse_frames_[head] = statistics_->frames(layer, head);
+    sparse_frames_[head] = frames(layer, head);
     own.rows = framed_queries(own.framed, exact.all(), layer, head,
                               {q + head * group * geometry_.head_dim, 1, group, n_tokens()});
     sparse_heads_[head].begin(sparse_view_, head, sparse_frames_[head], own.rows, limits);
@@ -92,7 +92,7 @@ void Cache::finish_sparse(Worker& worker, size_t n_exact, size_t head, float* ou
 }
 
 void Cache::count_sparse(const LayerView& view) {
-  const size_t n_coded = view.n_sealed() * kTokensPerPage - view.layer->sink_tokens;
+  const size_t n_coded = view.n_sealed() * kTokensPerPage - view.n_exact_sealed();
   const size_t n_exact = view.n_tokens - n_coded;
   stats_.bytes_read += n_exact * view.layout->token_bytes();
   for (size_t head = 0; head < view.layout->n_kv_heads; ++head) {

@@ -28,6 +28,7 @@ Cache::Cache(std::shared_ptr<const CacheStatistics> statistics, const Recipe& re
     : recipe_(recipe),
       geometry_(geometry),
       statistics_(std::move(statistics)),
+      prompt_(geometry.n_layers),
       store_(layer_layouts(recipe, geometry), pool),
       selector_(std::make_unique<SelectAll>()),
       placement_(std::make_unique<StayInPlace>()) {}
@@ -67,6 +68,7 @@ void Cache::end_layer(Worker& worker, size_t layer) {
   const size_t n_total = n_tokens() + step_tokens_;
   const LayerLayout& layout = store_.layer_layout(layer);
   if (layout.sealed_pages(n_total) <= layout.sealed_pages(n_tokens())) return;  // nothing is due
+  if (recipe_.prompt_statistics) make_statistics(worker, layer, n_total);
   if (worker.rank() == 0) sealing_ = store_.begin_sealing(layer, n_total);
   worker.barrier();
   const size_t n_heads = layout.open.n_kv_heads;
@@ -74,7 +76,7 @@ void Cache::end_layer(Worker& worker, size_t layer) {
   worker.share(static_cast<int64_t>(n_pages * n_heads), 1, [&](int64_t item, int64_t) {
     const size_t page = sealing_.first + static_cast<size_t>(item) / n_heads;
     const size_t head = static_cast<size_t>(item) % n_heads;
-    store_.seal(sealing_, layer, page, head, statistics_->frames(layer, head));
+    store_.seal(sealing_, layer, page, head, frames(layer, head));
   });
   if (worker.rank() == 0) store_.end_sealing(std::move(sealing_), layer);
   worker.barrier();
@@ -92,6 +94,7 @@ void Cache::append(Worker& worker, size_t layer, size_t first, size_t n, const f
 void Cache::attend(Worker& worker, size_t layer, size_t first, size_t n, const float* q, size_t ldq,
                    float* out, size_t ldo) {
   const LayerView view = store_.view(layer, n_tokens() + first + n);
+  if (recipe_.prompt_statistics && view.n_sealed() == 0) observe_queries(worker, layer, n, q, ldq);
   if (const auto limits = sparse_limits(layer, view, n)) {
     return attend_sparse(worker, layer, view, *limits, q, out);
   }
@@ -108,7 +111,7 @@ void Cache::count_reads(const LayerView& view, size_t first, size_t n) {
   const size_t start = n_tokens() + first;
   const size_t n_sealed = view.n_sealed();
   const uint64_t sealed_bytes =
-      n_sealed * view.layer->sealed.page_bytes() + (view.sinks != nullptr ? view.sinks->size_bytes : 0);
+      n_sealed * view.layer->sealed.page_bytes() + (n_sealed > 0 ? view.layer->beside_bytes() : 0);
   stats_.rows_read += view.layout->n_kv_heads * (n * start + n * (n + 1) / 2);
   for (size_t tile = 0; tile < n; tile += kTileQueries) {
     const size_t n_open = start + std::min(n, tile + kTileQueries) - n_sealed * kTokensPerPage;
@@ -145,7 +148,7 @@ QueryRows Cache::framed_queries(FramedQueries& framed, const Parts& parts, size_
   const size_t n_rows = queries.n_queries * queries.group;
   framed.q.resize(n_rows * geometry_.head_dim);
   framed.bias.resize(n_rows);
-  frame_queries(statistics_->frames(layer, head), queries.q, n_rows, geometry_.head_dim, framed.q.data(),
+  frame_queries(frames(layer, head), queries.q, n_rows, geometry_.head_dim, framed.q.data(),
                 framed.bias.data());
   queries.framed = framed.q.data();
   queries.bias = framed.bias.data();
@@ -168,7 +171,7 @@ void Cache::merge_parts(Lane& lane, const Parts& parts, size_t layer, size_t hea
     const bool sealed = i >= parts.first_sealed() && i < parts.first_open();
     (sealed ? lane.coded : lane.total).merge(state(i));
     if (sealed && i + 1 == parts.first_open()) {
-      unframe_output(statistics_->frames(layer, head), lane.coded);
+      unframe_output(frames(layer, head), lane.coded);
       lane.total.merge(lane.coded);
     }
   }
@@ -199,8 +202,8 @@ void Cache::attend_tiles(Worker& worker, size_t layer, const LayerView& view, si
     resize_state(lane.part, n_rows, dim);
     merge_parts(lane, parts, layer, head, n_rows, [&](size_t i) -> const PartialState& {
       lane.part.clear();
-      const HeadFrames frames = statistics_->frames(layer, head);
-      attend_part(view, head, parts[i], queries, everything, &frames, lane.scratch, lane.part);
+      const HeadFrames own = frames(layer, head);
+      attend_part(view, head, parts[i], queries, everything, &own, lane.scratch, lane.part);
       return lane.part;
     });
     scatter_output(lane.total, count, group, out + start * ldo + head * group * dim, ldo);
@@ -239,9 +242,9 @@ void Cache::attend_parts(Worker& worker, size_t layer, const LayerView& view, si
     PartialState& state = part_states_[static_cast<size_t>(item)];
     resize_state(state, n_rows, dim);
     state.clear();
-    const HeadFrames frames = statistics_->frames(layer, head);
+    const HeadFrames own = frames(layer, head);
     AttendScratch& scratch = lanes_[static_cast<size_t>(worker.rank())]->scratch;
-    attend_part(view, head, parts[index], head_queries_[head].rows, selection_, &frames, scratch, state);
+    attend_part(view, head, parts[index], head_queries_[head].rows, selection_, &own, scratch, state);
   });
   worker.share(static_cast<int64_t>(n_kv_heads), 1, [&](int64_t item, int64_t) {
     const auto head = static_cast<size_t>(item);
@@ -261,6 +264,7 @@ void Cache::end_step() {
 Cache Cache::fork() const {
   Cache copy(statistics_, recipe_, geometry_, store_.pool());
   copy.store_ = store_.fork();
+  copy.prompt_ = prompt_;
   return copy;
 }
 

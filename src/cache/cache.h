@@ -14,6 +14,7 @@
 #include "attention/sparse_head.h"
 #include "base/team.h"
 #include "cache/geometry.h"
+#include "cache/prompt_statistics.h"
 #include "cache/recipe.h"
 #include "cache/statistics.h"
 #include "policy/policy.h"
@@ -64,7 +65,7 @@ class Cache {
   // So many first tokens are coded: a crop() to fewer, other than to 0, is refused.
   size_t coded_tokens() const { return store_.coded_tokens(); }
   // Forgets all tokens from n_tokens on; throws Error where these are coded.
-  void crop(size_t n_tokens) { store_.crop(n_tokens); }
+  void crop(size_t n_tokens);
   // A second sequence with the same tokens; pages are shared until written.
   Cache fork() const;
 
@@ -73,8 +74,14 @@ class Cache {
   const std::shared_ptr<const Calibration>& calibration() const { return statistics_->calibration(); }
   // See Store::restore().
   void restore(size_t n_tokens, std::span<const size_t> n_sealed,
+               std::span<const std::vector<uint32_t>> kept_positions,
                const std::function<void(std::span<std::byte>)>& fill) {
-    store_.restore(n_tokens, n_sealed, fill);
+    store_.restore(n_tokens, n_sealed, kept_positions, fill);
+  }
+  // Of a layer with coded pages, where the recipe has prompt statistics; else nullptr.
+  const LayerStatistics* layer_statistics(size_t layer) const { return prompt_[layer].made.get(); }
+  void restore_statistics(size_t layer, LayerStatistics statistics) {
+    prompt_[layer].made = std::make_shared<const LayerStatistics>(std::move(statistics));
   }
 
   // Bytes allocated for the sequence, everything counted.
@@ -102,6 +109,9 @@ class Cache {
   Cache(std::shared_ptr<const CacheStatistics> statistics, const Recipe& recipe, const Geometry& geometry,
         PagePool& pool);
 
+  HeadFrames frames(size_t layer, size_t head) const;
+  void observe_queries(Worker& worker, size_t layer, size_t n, const float* q, size_t ldq);
+  void make_statistics(Worker& worker, size_t layer, size_t n_total);
   bool extends_at_once(size_t n_new) const;
   void check_budget(size_t n_new) const;
   void count_reads(const LayerView& view, size_t first, size_t n);
@@ -128,6 +138,7 @@ class Cache {
   Recipe recipe_;
   Geometry geometry_;
   std::shared_ptr<const CacheStatistics> statistics_;
+  std::vector<PromptObserver> prompt_;  // [layer]
   Store store_;
   std::unique_ptr<Selector> selector_;
   std::unique_ptr<Placement> placement_;
@@ -136,7 +147,9 @@ class Cache {
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<PartialState> part_states_;  // [kv_head][part] of attend_parts
   std::vector<HeadQueries> head_queries_;  // [kv_head] of attend_parts
-  Store::Sealing sealing_;                 // of the layer that ends
+  LayerStatistics making_;                 // of the layer that ends
+  std::vector<uint32_t> making_positions_;
+  Store::Sealing sealing_;  // of the layer that ends
   Selection selection_ = Selection::all();
   std::vector<SparseHead> sparse_heads_;  // [kv_head] of attend_sparse
   std::vector<HeadFrames> sparse_frames_;

@@ -1,6 +1,8 @@
 #include "cache/cache_file.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <cstring>
 #include <string>
 
@@ -46,7 +48,7 @@ uint64_t pages_bytes(const Geometry& geometry, const Recipe& recipe, size_t n_to
     total = checked_add(total, open, kWhat);
     if (n_sealed[layer] == 0) continue;
     const uint64_t coded = checked_mul(n_sealed[layer], layout.sealed.page_bytes(), kWhat);
-    total = checked_add(total, checked_add(coded, layout.sink_bytes(), kWhat), kWhat);
+    total = checked_add(total, checked_add(coded, layout.beside_bytes(), kWhat), kWhat);
   }
   return total;
 }
@@ -126,6 +128,93 @@ void read_rows(const SectionFile& file, SavedCache& saved) {
   check_pages(file, saved);
 }
 
+// The parts of a layer's statistics, in the order of the file.
+template <typename Statistics>
+auto statistics_parts(Statistics& statistics) {
+  return std::array{&statistics.key_mean, &statistics.key_balance, &statistics.value_mean,
+                    &statistics.codebook};
+}
+
+std::vector<float> statistics_values(const Cache& cache) {
+  std::vector<float> values;
+  for (size_t layer = 0; layer < cache.store().n_layers(); ++layer) {
+    const LayerStatistics* statistics = cache.layer_statistics(layer);
+    if (statistics == nullptr || cache.store().view(layer, cache.n_tokens()).n_sealed() == 0) continue;
+    for (const std::vector<float>* part : statistics_parts(*statistics)) {
+      values.insert(values.end(), part->begin(), part->end());
+    }
+  }
+  return values;
+}
+
+std::vector<uint32_t> kept_values(const Cache& cache) {
+  std::vector<uint32_t> values;
+  for (size_t layer = 0; layer < cache.store().n_layers(); ++layer) {
+    const KeptRows* kept = cache.store().view(layer, cache.n_tokens()).kept;
+    if (kept == nullptr) continue;
+    values.push_back(static_cast<uint32_t>(kept->n));
+    values.insert(values.end(), kept->positions.begin(), kept->positions.end());
+  }
+  return values;
+}
+
+void check_finite(const SectionFile& file, std::span<const float> values) {
+  if (std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); })) return;
+  file.fail_section("statistics", "a value is not finite");
+}
+
+void read_statistics(const SectionFile& file, SavedCache& saved) {
+  saved.statistics.resize(saved.geometry.n_layers);
+  if (!saved.recipe.prompt_statistics) return;
+  const std::vector<float> values = file.get_values<float>("statistics");
+  check_finite(file, values);
+  std::span<const float> rest = values;
+  for (size_t layer = 0; layer < saved.geometry.n_layers; ++layer) {
+    if (saved.n_sealed[layer] == 0) continue;
+    saved.statistics[layer] =
+        sized_statistics(saved.recipe, saved.geometry.n_kv_heads[layer], saved.geometry.head_dim);
+    for (std::vector<float>* part : statistics_parts(saved.statistics[layer])) {
+      if (part->size() > rest.size()) file.fail_section("statistics", "its length is wrong");
+      std::copy_n(rest.begin(), part->size(), part->begin());
+      rest = rest.subspan(part->size());
+    }
+  }
+  if (!rest.empty()) file.fail_section("statistics", "its length is wrong");
+}
+
+// Positions must rise, and lie in coded pages behind the sinks.
+void check_positions(const SectionFile& file, const SavedCache& saved, size_t layer,
+                     std::span<const uint32_t> positions) {
+  const size_t n = positions.size() / saved.geometry.n_kv_heads[layer];
+  for (size_t i = 0; i < positions.size(); ++i) {
+    const bool rises =
+        i % n == 0 ? positions[i] >= saved.recipe.sink_tokens : positions[i] > positions[i - 1];
+    if (!rises || positions[i] >= saved.n_sealed[layer] * kTokensPerPage) {
+      file.fail_section("kept", "the positions are not of coded rows in order");
+    }
+  }
+}
+
+void read_kept(const SectionFile& file, SavedCache& saved) {
+  saved.kept_positions.resize(saved.geometry.n_layers);
+  if (saved.recipe.full_rows == 0) return;
+  const std::vector<uint32_t> values = file.get_values<uint32_t>("kept");
+  std::span<const uint32_t> rest = values;
+  for (size_t layer = 0; layer < saved.geometry.n_layers; ++layer) {
+    const size_t n_heads = saved.geometry.n_kv_heads[layer];
+    if (saved.n_sealed[layer] == 0 || n_heads == 0) continue;
+    if (rest.empty() || rest[0] == 0 || rest[0] > saved.recipe.full_rows ||
+        rest.size() < 1 + rest[0] * n_heads) {
+      file.fail_section("kept", "its length is wrong");
+    }
+    const std::span<const uint32_t> positions = rest.subspan(1, rest[0] * n_heads);
+    check_positions(file, saved, layer, positions);
+    saved.kept_positions[layer].assign(positions.begin(), positions.end());
+    rest = rest.subspan(1 + positions.size());
+  }
+  if (!rest.empty()) file.fail_section("kept", "its length is wrong");
+}
+
 }  // namespace
 
 uint64_t calibration_hash(const Calibration& calibration) {
@@ -149,6 +238,12 @@ std::vector<Section> cache_sections(const Cache& cache) {
     sections.push_back(value_section<uint64_t>("calibration", {&hash, 1}));
   }
   sections.push_back(value_section<uint64_t>("rows", rows));
+  if (cache.recipe().prompt_statistics) {
+    sections.push_back(value_section<float>("statistics", statistics_values(cache)));
+  }
+  if (cache.recipe().full_rows > 0) {
+    sections.push_back(value_section<uint32_t>("kept", kept_values(cache)));
+  }
   sections.push_back(pages_section(cache));
   return sections;
 }
@@ -164,6 +259,8 @@ SavedCache SavedCache::read(const SectionFile& file) {
     saved.calibration = hash[0];
   }
   read_rows(file, saved);
+  read_statistics(file, saved);
+  read_kept(file, saved);
   return saved;
 }
 
@@ -185,12 +282,15 @@ std::string SavedCache::mismatch(const Cache& cache) const {
 void SavedCache::restore(Cache& cache, const ByteSink& done) const {
   QUIRE_CHECK(mismatch(cache).empty());
   std::span<const std::byte> rest = pages;
-  cache.restore(n_tokens, n_sealed, [&](std::span<std::byte> block) {
+  cache.restore(n_tokens, n_sealed, kept_positions, [&](std::span<std::byte> block) {
     QUIRE_CHECK(block.size() <= rest.size());
     std::memcpy(block.data(), rest.data(), block.size());
     if (done) done(rest.first(block.size()));
     rest = rest.subspan(block.size());
   });
+  for (size_t layer = 0; layer < geometry.n_layers && recipe.prompt_statistics; ++layer) {
+    if (n_sealed[layer] > 0) cache.restore_statistics(layer, statistics[layer]);
+  }
 }
 
 }  // namespace quire

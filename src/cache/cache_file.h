@@ -4,7 +4,14 @@
 //   geometry     u32: layers, query heads, head size, then the KV heads of each layer
 //   calibration  u64: hash of what the recipe's frames are made of; only where it needs a calibration
 //   rows         u64: tokens whose rows are there, then for each layer how many of its pages are coded
-//   pages        layer by layer: the exact sinks if pages are coded, then the pages, as they lie in memory
+//   pages        layer by layer: the exact sinks and the kept rows if pages are coded, then the pages, as
+//   they
+//                lie in memory
+//   statistics   f32: of each layer with coded pages, where the recipe has prompt statistics: key means, key
+//                balances, value means, codebook (cache/prompt_statistics.h)
+//   kept         u32: of each layer with coded pages, where the recipe keeps rows: how many a head, then
+//   their
+//                positions [kv_head][n]
 //
 // Sections about the sequence stand beside these (engine/session_file.h).
 #pragma once
@@ -21,7 +28,8 @@
 
 namespace quire {
 
-inline constexpr std::string_view kCacheSections[] = {"recipe", "geometry", "calibration", "rows", "pages"};
+inline constexpr std::string_view kCacheSections[] = {"recipe", "geometry",   "calibration", "rows",
+                                                      "pages",  "statistics", "kept"};
 
 // Of the means and balances that a calibration consists of.
 uint64_t calibration_hash(const Calibration& calibration);
@@ -38,7 +46,9 @@ struct SavedCache {
   Geometry geometry;
   std::optional<uint64_t> calibration;
   size_t n_tokens = 0;
-  std::vector<size_t> n_sealed;  // [layer] coded pages
+  std::vector<size_t> n_sealed;                       // [layer] coded pages
+  std::vector<LayerStatistics> statistics;            // [layer] where the recipe has them and pages are coded
+  std::vector<std::vector<uint32_t>> kept_positions;  // [layer], the same
   std::span<const std::byte> pages;
 
   // Why a cache cannot take it: another recipe, shape or calibration. Empty: it can.

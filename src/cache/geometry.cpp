@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "cache/prompt_statistics.h"
+
 namespace quire {
 
 namespace {
@@ -13,6 +15,8 @@ LayerLayout layer_layout(const Recipe& recipe, size_t n_kv_heads, size_t head_di
   layout.seals = recipe.seals();
   layout.sink_tokens = recipe.seals() ? recipe.sink_tokens : 0;
   layout.tail_tokens = recipe.tail_tokens;
+  layout.keeps_rows = recipe.full_rows > 0;
+  if (recipe.prompt_statistics) layout.first_seal_tokens = kStatisticsTokens;
   return layout;
 }
 
@@ -29,7 +33,7 @@ uint64_t step_peak(const std::vector<LayerLayout>& layouts, size_t n_before, siz
   const auto coded_bytes = [&](const LayerLayout& layout) {
     const bool first = layout.sealed_pages(n_before) == 0 && layout.sealed_pages(n_total) > 0;
     return (layout.sealed_pages(n_total) - layout.sealed_pages(n_before)) * layout.sealed.page_bytes() +
-           (first ? layout.sink_bytes() : 0);
+           (first ? layout.beside_bytes() : 0);
   };
   uint64_t held = 0;
   for (const LayerLayout& layout : layouts)

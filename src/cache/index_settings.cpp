@@ -9,7 +9,7 @@ namespace quire {
 
 namespace {
 
-constexpr std::string_view kNames[] = {"budget", "mass", "candidates", "dense"};
+constexpr std::string_view kNames[] = {"budget", "mass", "candidates", "dense", "queries"};
 constexpr double kMostRows = 1e9;
 constexpr double kMostLayers = 4096;
 
@@ -59,10 +59,13 @@ void IndexSettings::parse(std::string_view name, std::string_view value) {
     budget_.mass = parse_number(name, value, 0.01, 1);
     return;
   }
-  bool& given = name == "candidates" ? has_candidates_ : has_dense_;
+  bool& given = name == "candidates" ? has_candidates_ : name == "dense" ? has_dense_ : has_queries_;
   if (given) fail_(std::string(name) + "= is given twice");
   given = true;
-  if (name == "dense") {
+  if (name == "queries") {
+    if (value != "max" && value != "mean") fail_("queries= takes max or mean");
+    budget_.mean_query = value == "mean";
+  } else if (name == "dense") {
     budget_.dense_layers = static_cast<size_t>(parse_number(name, value, 0, kMostLayers));
   } else if (value.ends_with('%')) {
     budget_.candidates = parse_number(name, value.substr(0, value.size() - 1), 0.01, 100) / 100;
@@ -76,7 +79,7 @@ IndexBudget IndexSettings::finish() const {
   IndexBudget budget = budget_;
   const bool by_mass = budget.mass > 0;
   if (!has_candidates_) {
-    budget.candidates = by_mass ? kMassCandidates : IndexBudget{}.candidates;
+    budget.candidates = by_mass ? kMassCandidates : usual_.candidates;
   } else if (candidates_are_share_ != by_mass) {
     fail_(by_mass ? "with mass=, candidates= is a share of the tokens, such as 20%"
                   : "with budget=, candidates= is a multiple of the budget, such as 2");
@@ -84,8 +87,7 @@ IndexBudget IndexSettings::finish() const {
   return budget;
 }
 
-std::string index_settings_text(const IndexBudget& budget) {
-  const IndexBudget usual;
+std::string index_settings_text(const IndexBudget& budget, const IndexBudget& usual) {
   std::string text;
   if (budget.mass > 0) {
     text += ",mass=" + number_text(budget.mass);
@@ -101,6 +103,9 @@ std::string index_settings_text(const IndexBudget& budget) {
     if (budget.candidates != usual.candidates) text += ",candidates=" + number_text(budget.candidates);
   }
   if (budget.dense_layers != usual.dense_layers) text += ",dense=" + std::to_string(budget.dense_layers);
+  if (budget.mean_query != usual.mean_query) {
+    text += budget.mean_query ? ",queries=mean" : ",queries=max";
+  }
   return text.empty() ? text : text.substr(1);
 }
 

@@ -20,6 +20,9 @@ class IndexSettings {
  public:
   explicit IndexSettings(SettingError fail) : fail_(std::move(fail)) {}
 
+  // What holds where nothing is said.
+  void set_usual(const IndexBudget& usual) { usual_ = budget_ = usual; }
+
   void parse(std::string_view name, std::string_view value);
   IndexBudget finish() const;
 
@@ -28,14 +31,16 @@ class IndexSettings {
   void parse_budget(std::string_view value);
 
   SettingError fail_;
+  IndexBudget usual_;
   IndexBudget budget_;
   bool has_budget_ = false;
   bool has_candidates_ = false;
   bool candidates_are_share_ = false;
   bool has_dense_ = false;
+  bool has_queries_ = false;
 };
 
-// What differs from the defaults: "budget=20%,dense=2"; empty if nothing does.
-std::string index_settings_text(const IndexBudget& budget);
+// What differs from the usual: "budget=20%,dense=2"; empty if nothing does.
+std::string index_settings_text(const IndexBudget& budget, const IndexBudget& usual);
 
 }  // namespace quire

@@ -14,6 +14,7 @@ namespace quire {
 namespace {
 
 constexpr size_t kMostSinks = 16;
+constexpr size_t kMostFullRows = 64;
 constexpr size_t kMostTail = size_t{1} << 30;
 
 constexpr std::string_view kFrameNames[] = {"plain", "rotated", "calibrated", "centred"};
@@ -42,6 +43,12 @@ std::vector<std::string_view> format_names() {
 constexpr Code kQuireKeys = Code::kNested4;
 constexpr Code kQuireValues = Code::kNested3;
 
+// Self-Indexing as published: the group's mean query chooses, and what it chooses is read.
+constexpr size_t kSelfIndexRows = 64;
+constexpr IndexBudget kSelfIndexBudget = {0.075, 0, 0, 1, 0, true};
+
+bool is_signvq(const SideFormat& side) { return side == SideFormat::of(Code::kSignVq); }
+
 // What a code is published with, where settings do not say otherwise.
 struct Defaults {
   size_t sink_tokens = 4;
@@ -51,6 +58,7 @@ struct Defaults {
 Defaults defaults_of(const SideFormat& keys) {
   // KIVI keeps a residual of 128 tokens and no sinks.
   if (keys.coded && std::string_view(keys.name()).starts_with("kivi")) return {0, 128};
+  if (is_signvq(keys)) return {0, 0};
   return {};
 }
 
@@ -84,16 +92,26 @@ class SettingsParser {
   void set_quire() {
     key_default_ = SideFormat::of(kQuireKeys);
     value_default_ = SideFormat::of(kQuireValues);
-    is_quire_ = selects_ = true;
+    takes_index_settings_ = selects_ = true;
+  }
+  void set_selfindex() {
+    key_default_ = value_default_ = SideFormat::of(Code::kSignVq);
+    usual_full_rows_ = kSelfIndexRows;
+    index_.set_usual(kSelfIndexBudget);
+    takes_index_settings_ = selects_ = true;
   }
 
   // Turns what was said into the recipe.
   void finish() {
     const SideFormat keys = keys_.value_or(key_default_);
     const SideFormat values = values_.value_or(value_default_);
+    recipe_.prompt_statistics = stats_.value_or(false) || is_signvq(keys);
+    recipe_.full_rows = full_rows_.value_or(usual_full_rows_);
+    check_statistics(keys, values);
     if (selects_) {
       if (!keys.coded || !has_index(keys.code)) {
-        fail(std::string("select=sign needs keys with a sign plane (nested2, nested3, nested4), and k=") +
+        fail(std::string(
+                 "select=sign needs keys with a sign plane (nested2, nested3, nested4, signvq), and k=") +
              keys.name() + " has none");
       }
       if (!values.coded)
@@ -109,12 +127,29 @@ class SettingsParser {
       recipe_.tail_tokens = tail_.value_or(defaults.tail_tokens);
       return;
     }
-    if (sink_ || tail_ || recipe_.frame) fail("sink=, tail= and frame= are for coded formats");
+    if (sink_ || tail_ || recipe_.frame || stats_ || recipe_.full_rows > 0) {
+      fail("sink=, tail=, frame=, stats= and full_rows= are for coded formats");
+    }
     recipe_.key_format = keys.rows;
     recipe_.value_format = values.rows;
   }
 
  private:
+  void check_statistics(const SideFormat& keys, const SideFormat& values) const {
+    if (is_signvq(keys) && stats_ == false)
+      fail("k=signvq is coded by the prompt's statistics, not stats=model");
+    if (is_signvq(keys) && recipe_.frame)
+      fail("k=signvq has a frame of its own, and frame= cannot change it");
+    if (recipe_.full_rows > 0 && !recipe_.prompt_statistics) {
+      fail("full_rows= are chosen by the prompt: it needs stats=prompt or k=signvq");
+    }
+    const bool rotated =
+        recipe_.frame_of(keys) >= FrameKind::kCalibrated || recipe_.frame_of(values) == FrameKind::kCentred;
+    if (stats_ == true && !is_signvq(keys) && !rotated) {
+      fail("stats=prompt is for frame=calibrated and frame=centred, and no side has one");
+    }
+  }
+
   [[noreturn]] void fail(const std::string& what) const {
     throw Error("recipe '" + shown(whole_) + "': " + what);
   }
@@ -124,7 +159,8 @@ class SettingsParser {
     const std::string_view name = setting.substr(0, equals);
     const std::string_view value = equals == std::string_view::npos ? "" : setting.substr(equals + 1);
     if (equals == std::string_view::npos) {
-      fail("'" + shown(setting) + "' is not a setting; k=, v=, sink=, tail=, frame= and select= are");
+      fail("'" + shown(setting) +
+           "' is not a setting; k=, v=, sink=, tail=, frame=, stats=, full_rows= and select= are");
     }
     if (name == "k") {
       once(keys_, name) = parse_format(value);
@@ -136,15 +172,21 @@ class SettingsParser {
       once(tail_, name) = parse_number(name, value, kMostTail);
     } else if (name == "frame") {
       once(recipe_.frame, name) = parse_frame(value);
+    } else if (name == "stats") {
+      if (value != "model" && value != "prompt")
+        fail("stats= takes model or prompt, not '" + shown(value) + "'");
+      once(stats_, name) = value == "prompt";
+    } else if (name == "full_rows") {
+      once(full_rows_, name) = parse_number(name, value, kMostFullRows);
     } else if (name == "select") {
       parse_selection(value);
-    } else if (is_quire_ && is_index_setting(name)) {
+    } else if (takes_index_settings_ && is_index_setting(name)) {
       index_.parse(name, value);
     } else if (is_index_setting(name)) {
-      fail(std::string(name) + "= is a setting of quire(...) and of select=sign(...)");
+      fail(std::string(name) + "= is a setting of quire(...), selfindex(...) and select=sign(...)");
     } else {
       fail("there is no setting '" + shown(name) + "'; did you mean '" +
-           nearest(name, {"k", "v", "sink", "tail", "frame", "select"}) + "'?");
+           nearest(name, {"k", "v", "sink", "tail", "frame", "stats", "full_rows", "select"}) + "'?");
     }
   }
 
@@ -162,7 +204,7 @@ class SettingsParser {
       const std::string_view name = setting.substr(0, equals);
       if (equals == std::string_view::npos || !is_index_setting(name)) {
         fail("'" + shown(setting) +
-             "' is not a setting of select=sign; budget=, mass=, candidates= and dense= are");
+             "' is not a setting of select=sign; budget=, mass=, candidates=, dense= and queries= are");
       }
       index_.parse(name, setting.substr(equals + 1));
     }
@@ -200,7 +242,10 @@ class SettingsParser {
   Recipe& recipe_;
   SideFormat key_default_ = SideFormat::exact(Format::kF16);
   SideFormat value_default_ = SideFormat::exact(Format::kF16);
-  bool is_quire_ = false;
+  bool takes_index_settings_ = false;
+  size_t usual_full_rows_ = 0;
+  std::optional<bool> stats_;  // of the prompt
+  std::optional<size_t> full_rows_;
   bool selects_ = false;
   IndexSettings index_;
   std::optional<SideFormat> keys_;
@@ -221,9 +266,12 @@ std::vector<RecipeInfo> list_recipes() {
       {"quire",
        "k=nested4,v=nested3, of which a step reads the rows that the sign plane of the keys names; settings: "
        "budget=7.5% or N rows, or mass=0.9; candidates=2 (by mass 20%), dense=0 first layers read whole"},
+      {"selfindex",
+       "k=signvq,v=signvq as Self-Indexing KVCache (arXiv 2603.14224): full_rows=64, and the rows that the "
+       "index names for the group's mean query; settings as of quire, and queries=max|mean"},
       {"k=FORMAT,v=FORMAT",
        "keys and values in the formats named; settings of coded formats: sink=, tail=, frame=, "
-       "select=sign(...) with the settings of quire"},
+       "stats=model|prompt, full_rows=, select=sign(...) with the settings of quire"},
   };
   for (const FormatInfo& entry : kFormats)
     all.push_back({entry.name, std::string("every token: ") + entry.summary});
@@ -243,7 +291,8 @@ FrameKind Recipe::frame_of(const SideFormat& side) const {
 }
 
 bool Recipe::needs_calibration() const {
-  return coded && (frame_of(keys) >= FrameKind::kCalibrated || frame_of(values) == FrameKind::kCentred);
+  const bool measured = frame_of(keys) >= FrameKind::kCalibrated || frame_of(values) == FrameKind::kCentred;
+  return coded && measured && !prompt_statistics;
 }
 
 std::string Recipe::text() const {
@@ -256,8 +305,16 @@ std::string Recipe::text() const {
   if (sink_tokens != defaults.sink_tokens) settings += ",sink=" + std::to_string(sink_tokens);
   if (tail_tokens != defaults.tail_tokens) settings += ",tail=" + std::to_string(tail_tokens);
   if (frame) settings += ",frame=" + std::string(kFrameNames[static_cast<size_t>(*frame)]);
+  if (prompt_statistics && !is_signvq(keys)) settings += ",stats=prompt";
+  const bool selfindex = index && is_signvq(keys) && is_signvq(values);
+  if (full_rows != (selfindex ? kSelfIndexRows : 0)) settings += ",full_rows=" + std::to_string(full_rows);
+  if (selfindex) {
+    const std::string selection = index_settings_text(*index, kSelfIndexBudget);
+    settings = (selection.empty() ? "" : "," + selection) + settings;
+    return settings.empty() ? "selfindex" : "selfindex(" + settings.substr(1) + ")";
+  }
   if (index) {
-    const std::string selection = index_settings_text(*index);
+    const std::string selection = index_settings_text(*index, IndexBudget{});
     if (keys == SideFormat::of(kQuireKeys) && values == SideFormat::of(kQuireValues)) {
       settings = (selection.empty() ? "" : "," + selection) + settings;
       return settings.empty() ? "quire" : "quire(" + settings.substr(1) + ")";
@@ -285,9 +342,11 @@ Recipe Recipe::parse(std::string_view text) {
     parser.set_both(*format);
   } else if (name == "quire") {
     parser.set_quire();
+  } else if (name == "selfindex") {
+    parser.set_selfindex();
   } else if (name != "full") {
     std::vector<std::string_view> known = format_names();
-    known.insert(known.end(), {"full", "quire"});
+    known.insert(known.end(), {"full", "quire", "selfindex"});
     throw Error("there is no recipe '" + shown(text) + "'; did you mean '" + nearest(name, known) + "'?");
   }
   if (open != std::string_view::npos) {

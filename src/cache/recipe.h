@@ -41,6 +41,11 @@ struct Recipe {
   std::optional<FrameKind> frame;  // of coded sides; unset: calibrated for codes made for it, else plain
   // A decode step reads the rows that the index of the keys names; unset: all of them.
   std::optional<IndexBudget> index;
+  // The frames of keys and values are made of the sequence's own first tokens instead of the model's
+  // calibration: of those that the layer holds when its first pages are coded.
+  bool prompt_statistics = false;
+  // So many rows of each KV head stay exact, chosen then as those that the last query likes best; at most 64.
+  size_t full_rows = 0;
 
   bool operator==(const Recipe&) const = default;
 
@@ -55,12 +60,14 @@ struct Recipe {
   //   turbo4(sink=0,tail=128)
   //   k=turbo4,v=turbo3,tail=128
   //   quire(budget=20%)          = k=nested4,v=nested3,select=sign(budget=20%)
+  //   selfindex                  = k=signvq,v=signvq,full_rows=64,select=sign(candidates=1,queries=mean)
   std::string text() const;
 
-  // Reads `full`, `quire`, a format's name for both sides, each with settings in parentheses, or settings
-  // alone: k=FORMAT, v=FORMAT, sink=N, tail=N, frame=plain|rotated|calibrated|centred, select=sign(...). In
-  // the parentheses of sign and of quire: budget=P%|N, mass=SHARE, candidates=X, dense=LAYERS. Throws Error
-  // of one sentence; an unknown name is answered with the nearest known.
+  // Reads `full`, `quire`, `selfindex`, a format's name for both sides, each with settings in parentheses, or
+  // settings alone: k=FORMAT, v=FORMAT, sink=N, tail=N, frame=plain|rotated|calibrated|centred,
+  // stats=model|prompt, full_rows=N, select=sign(...). In the parentheses of sign, quire and selfindex:
+  // budget=P%|N, mass=SHARE, candidates=X, dense=LAYERS, queries=max|mean. Throws Error of one sentence; an
+  // unknown name is answered with the nearest known.
   static Recipe parse(std::string_view text);
 
   // Reads a list of recipes with commas between them. A comma in parentheses belongs to its recipe. A recipe

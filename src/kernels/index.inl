@@ -33,6 +33,31 @@ void index_sign_tables(const float* q, int head_dim, IndexTables* tables) {
   tables->unit = scale > 0.0f ? 1.0f / scale : 0.0f;
 }
 
+// Table of code words: the product of the query's four dims with each.
+void index_codebook_tables(const float* q, const float* codebook, int head_dim, IndexTables* tables) {
+  const int n_groups = 2 * plane_bytes(head_dim);
+  float products[kMaxHeadDim / 4][16];
+  float total = 0.0f;
+  for (int g = 0; g < n_groups; ++g) {
+    float most = 0.0f;
+    for (int word = 0; word < 16; ++word) {
+      const float* x = codebook + (16 * g + word) * 4;
+      float sum = 0.0f;
+      for (int j = 0; j < 4 && 4 * g + j < head_dim; ++j) sum += q[4 * g + j] * x[j];
+      products[g][word] = sum;
+      most = __builtin_fabsf(sum) > most ? __builtin_fabsf(sum) : most;
+    }
+    total += most;
+  }
+  const float scale = total > 0x1p-100f ? (127.0f - 0.5f * (float)n_groups) / total : 0.0f;
+  for (int g = 0; g < n_groups; ++g) {
+    for (int word = 0; word < 16; ++word) {
+      tables->entries[g][word] = (int8_t)__builtin_rintf(scale * products[g][word]);
+    }
+  }
+  tables->unit = scale > 0.0f ? 1.0f / scale : 0.0f;
+}
+
 QUIRE_INLINE int saturated_16(float x) { return (int)clamp_to(__builtin_rintf(x), -32768.0f, 32767.0f); }
 
 #if defined(QUIRE_ISA_avx512)

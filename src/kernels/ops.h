@@ -92,6 +92,8 @@ constexpr int kIndexLevels = 256;              // of a row's best probability, a
 // Sealed pages searched for rows worth reading. Each function says what it does in kernels/index.inl.
 struct IndexOps {
   void (*sign_tables)(const float* q, int head_dim, IndexTables* tables);
+  // codebook [groups][16][4]
+  void (*codebook_tables)(const float* q, const float* codebook, int head_dim, IndexTables* tables);
   // Estimates [n][ld] of all rows of n_pages pages; norms_offset -1: rows have none.
   void (*estimate)(const IndexTables* tables, int n, int head_dim, const uint8_t* const* pages, int n_pages,
                    int norms_offset, int16_t* estimates, size_t ld);

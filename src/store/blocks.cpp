@@ -30,6 +30,7 @@ void clear_rows_from(const RowLayout& layout, size_t slot, std::byte* page) {
 
 void Store::visit_blocks(size_t layer, const std::function<void(std::span<const std::byte>)>& visit) const {
   if (sinks_[layer]) visit({sinks_[layer]->data, sinks_[layer]->size_bytes});
+  if (kept_[layer]) visit({kept_[layer]->page->data, kept_[layer]->page->size_bytes});
   const size_t n_pages = pages_for(n_tokens_);
   const size_t n_last = n_tokens_ % kTokensPerPage;
   for (size_t i = 0; i < n_pages; ++i) {
@@ -46,10 +47,12 @@ void Store::visit_blocks(size_t layer, const std::function<void(std::span<const 
 }
 
 void Store::restore(size_t n_tokens, std::span<const size_t> n_sealed,
+                    std::span<const std::vector<uint32_t>> kept_positions,
                     const std::function<void(std::span<std::byte>)>& fill) {
   QUIRE_CHECK(n_tokens_ == 0 && n_sealed.size() == n_layers());
   std::vector<std::vector<PageRef>> pages(n_layers());
   std::vector<PageRef> sinks(n_layers());
+  std::vector<std::shared_ptr<const KeptRows>> all_kept(n_layers());
   const auto filled = [&](size_t n_bytes) {
     PageRef page = pool_->allocate(n_bytes);
     fill({page->data, n_bytes});
@@ -59,6 +62,11 @@ void Store::restore(size_t n_tokens, std::span<const size_t> n_sealed,
     const LayerLayout& layout = layouts_[layer];
     QUIRE_CHECK(n_sealed[layer] * kTokensPerPage <= n_tokens && (layout.seals || n_sealed[layer] == 0));
     if (n_sealed[layer] > 0 && layout.sink_tokens > 0) sinks[layer] = filled(layout.sink_bytes());
+    if (n_sealed[layer] > 0 && layout.keeps_rows) {
+      auto kept = std::make_shared<KeptRows>(kept_positions[layer], layout.open.n_kv_heads, n_sealed[layer]);
+      kept->page = filled(layout.open.page_bytes());
+      all_kept[layer] = std::move(kept);
+    }
     for (size_t i = 0; i < pages_for(n_tokens); ++i) {
       const bool sealed = i < n_sealed[layer];
       pages[layer].push_back(filled(sealed ? layout.sealed.page_bytes() : layout.open.page_bytes()));
@@ -67,6 +75,7 @@ void Store::restore(size_t n_tokens, std::span<const size_t> n_sealed,
   }
   pages_ = std::move(pages);
   sinks_ = std::move(sinks);
+  kept_ = std::move(all_kept);
   n_tokens_ = n_tokens;
 }
 

@@ -16,6 +16,8 @@ struct HeadFrames {
   bool value_framed = false;
   const Codebook* key_book = nullptr;
   const Codebook* value_book = nullptr;
+  // Of keys whose index is coded by the prompt's code words: [groups of 4 dims][16][4], in the frame.
+  const float* index_codebook = nullptr;
   const KeyBias* key_bias = nullptr;  // taken off keys before they are coded; none: nullptr
 };
 

@@ -15,7 +15,11 @@ size_t pages_for(size_t n_tokens) { return (n_tokens + kTokensPerPage - 1) / kTo
 }  // namespace
 
 Store::Store(std::vector<LayerLayout> layouts, PagePool& pool)
-    : layouts_(std::move(layouts)), pool_(&pool), pages_(layouts_.size()), sinks_(layouts_.size()) {}
+    : layouts_(std::move(layouts)),
+      pool_(&pool),
+      pages_(layouts_.size()),
+      sinks_(layouts_.size()),
+      kept_(layouts_.size()) {}
 
 namespace {
 
@@ -90,7 +94,7 @@ Store::Growth Store::growth(size_t layer, size_t n_new) const {
   }
   const size_t n_sealed = view(layer, n_tokens_).n_sealed();
   for (size_t page = n_sealed; page < layout.sealed_pages(n_total); ++page) {
-    growth.coded += layout.sealed.page_bytes() + (page == 0 ? layout.sink_bytes() : 0);
+    growth.coded += layout.sealed.page_bytes() + (page == 0 ? layout.beside_bytes() : 0);
     if (page >= first_written || !shared(page)) growth.freed += layout.open.page_bytes();
   }
   return growth;
@@ -182,7 +186,9 @@ void Store::crop(size_t n_tokens) {
   }
   n_tokens_ = n_tokens;
   for (std::vector<PageRef>& pages : pages_) pages.resize(std::min(pages.size(), pages_for(n_tokens)));
-  if (n_tokens == 0) std::fill(sinks_.begin(), sinks_.end(), nullptr);
+  if (n_tokens > 0) return;
+  std::fill(sinks_.begin(), sinks_.end(), nullptr);
+  std::fill(kept_.begin(), kept_.end(), nullptr);
 }
 
 void Store::write(size_t layer, size_t kv_head, size_t first, size_t n, const float* k, const float* v,
@@ -212,6 +218,7 @@ uint64_t Store::size_bytes() const {
     for (const PageRef& page : pages) total += page->size_bytes;
   }
   for (const PageRef& sinks : sinks_) total += sinks ? sinks->size_bytes : 0;
+  for (const auto& kept : kept_) total += kept ? kept->page->size_bytes : 0;
   return total;
 }
 

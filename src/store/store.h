@@ -10,6 +10,7 @@
 #include "format/row_format.h"
 #include "format/side_format.h"
 #include "store/head_frames.h"
+#include "store/kept_rows.h"
 #include "store/page.h"
 
 namespace quire {
@@ -57,23 +58,29 @@ struct LayerLayout {
   bool seals = false;      // pages older than the tail are coded
   size_t sink_tokens = 0;  // of the first page, at most 16: kept exact beside its sealed form
   size_t tail_tokens = 0;  // at least so many of the newest tokens are in open pages
+  // No page is sealed before the layer holds so many tokens: statistics of the prompt are made of them.
+  size_t first_seal_tokens = 0;
+  bool keeps_rows = false;  // when the first pages are sealed, rows of them are kept exact (KeptRows)
 
   // Bytes of the sinks: per head their keys [sink][head_dim], then values, in the open formats.
   size_t sink_key_bytes() const { return row_bytes(open.key_format, sink_tokens * open.head_dim); }
   size_t sink_value_bytes() const { return row_bytes(open.value_format, sink_tokens * open.head_dim); }
   size_t sink_head_bytes() const { return sink_key_bytes() + sink_value_bytes(); }
   size_t sink_bytes() const { return open.n_kv_heads * sink_head_bytes(); }
+  // Of exact rows beside the sealed pages: the sinks, and a page of kept rows.
+  size_t beside_bytes() const { return sink_bytes() + (keeps_rows ? open.page_bytes() : 0); }
 
   // Pages that are sealed when the layer holds n_tokens: whole ones, older than the tail. A function of the
   // number of tokens alone, so that steps of any size seal the same pages.
   size_t sealed_pages(size_t n_tokens) const {
-    return seals && n_tokens > tail_tokens ? (n_tokens - tail_tokens) / kTokensPerPage : 0;
+    if (!seals || n_tokens < first_seal_tokens || n_tokens <= tail_tokens) return 0;
+    return (n_tokens - tail_tokens) / kTokensPerPage;
   }
   // Bytes of all pages when n_sealed of those that n_tokens take are coded.
   uint64_t bytes(size_t n_tokens, size_t n_sealed) const {
     const size_t n_pages = (n_tokens + kTokensPerPage - 1) / kTokensPerPage;
-    const uint64_t sinks = n_sealed > 0 ? sink_bytes() : 0;
-    return sinks + n_sealed * sealed.page_bytes() + (n_pages - n_sealed) * open.page_bytes();
+    const uint64_t beside = n_sealed > 0 ? beside_bytes() : 0;
+    return beside + n_sealed * sealed.page_bytes() + (n_pages - n_sealed) * open.page_bytes();
   }
 };
 
@@ -84,6 +91,7 @@ struct LayerView {
   size_t n_tokens;
   const LayerLayout* layer = nullptr;  // needed where pages are sealed
   const Page* sinks = nullptr;         // nullptr while no page is sealed
+  const KeptRows* kept = nullptr;      // the same
 
   // Sealed pages come first.
   size_t n_sealed() const {
@@ -105,6 +113,13 @@ struct LayerView {
     return sinks->data + kv_head * layer->sink_head_bytes();
   }
   const std::byte* sink_values(size_t kv_head) const { return sink_keys(kv_head) + layer->sink_key_bytes(); }
+  // Exact rows of sealed pages, which are not read in their coded form.
+  size_t n_exact_sealed() const { return (sinks ? layer->sink_tokens : 0) + (kept ? kept->n : 0); }
+  // Of the tokens of a sealed page: those that are read in their coded form.
+  uint64_t coded_word(size_t kv_head, size_t page) const {
+    const uint64_t sink_word = page == 0 ? (uint64_t{1} << layer->sink_tokens) - 1 : 0;
+    return ~(sink_word | (kept ? kept->word(kv_head, page) : 0));
+  }
 };
 
 // Owns the pages of a sequence. Growth is in two steps, so that layers can be written in any order and by
@@ -143,6 +158,9 @@ class Store {
   void seal(const Sealing& sealing, size_t layer, size_t page, size_t kv_head,
             const HeadFrames& frames) const;
   void end_sealing(Sealing&& sealing, size_t layer);
+  // Before the first sealing of a layer that keeps rows: copies them. positions [kv_head][n], at most 64 a
+  // head, all of the n_pages pages that are due.
+  void keep_rows(size_t layer, std::vector<uint32_t> positions, size_t n_pages);
 
   // The committed tokens become n_tokens() + n_new.
   void commit(size_t n_new);
@@ -159,8 +177,9 @@ class Store {
   void visit_blocks(size_t layer, const std::function<void(std::span<const std::byte>)>& visit) const;
   // The way back, for a store without tokens: room for n_tokens, of which n_sealed[layer] pages are coded, in
   // pages of its own. `fill` gets the pieces to write, layer by layer in the order of visit_blocks(). On
-  // Error nothing has changed.
+  // Error nothing has changed. kept_positions [layer]: of the layers that keep rows and have coded pages.
   void restore(size_t n_tokens, std::span<const size_t> n_sealed,
+               std::span<const std::vector<uint32_t>> kept_positions,
                const std::function<void(std::span<std::byte>)>& fill);
 
   // Writes rows first..first + n - 1 of one KV head; they lie in the room made by extend().
@@ -169,7 +188,8 @@ class Store {
 
   // Readers see `n_visible` tokens: the committed ones, or more while a step is under way.
   LayerView view(size_t layer, size_t n_visible) const {
-    return {&layouts_[layer].open, pages_[layer], n_visible, &layouts_[layer], sinks_[layer].get()};
+    return {&layouts_[layer].open, pages_[layer],       n_visible,
+            &layouts_[layer],      sinks_[layer].get(), kept_[layer].get()};
   }
 
   PagePool& pool() const { return *pool_; }
@@ -188,11 +208,13 @@ class Store {
   static bool has_room(const std::vector<PageRef>& pages, size_t first, size_t n_pages);
   std::vector<PageRef> grown_layer(size_t layer, size_t n_new) const;
   void copy_sinks(size_t layer, const Page& page, Page& sinks) const;
+  void copy_row(size_t layer, size_t kv_head, size_t position, size_t slot, KeptRows& kept) const;
 
   std::vector<LayerLayout> layouts_;
   PagePool* pool_;
-  std::vector<std::vector<PageRef>> pages_;  // [layer][page]
-  std::vector<PageRef> sinks_;               // [layer], empty until the first page is sealed
+  std::vector<std::vector<PageRef>> pages_;            // [layer][page]
+  std::vector<PageRef> sinks_;                         // [layer], empty until the first page is sealed
+  std::vector<std::shared_ptr<const KeptRows>> kept_;  // [layer], the same
   size_t n_tokens_ = 0;
 };
 
