@@ -200,6 +200,7 @@ int run(ChatOptions& options) {
     throw Error("chat reads its turns from stdin, so -f - cannot be the first message");
   catch_interrupts();
   Engine engine(options.model.path, engine_options);
+  saved.check_model(engine);
   if (options.sampling.ignore_end) options.sampling.options.banned = end_tokens(engine.tokenizer());
   Conversation conversation(engine, options, session_options);
   if (saved.loads()) conversation.load(saved);

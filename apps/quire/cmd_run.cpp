@@ -188,6 +188,7 @@ int run(RunOptions& options) {
   const std::string text = may_lack ? "" : read_text(options.input, LastNewline::kDrop);
   catch_interrupts();
   Engine engine(options.model.path, engine_options);
+  saved.check_model(engine);
   Session session(engine, session_options);
   if (saved.loads()) saved.load(session);
   const std::vector<int32_t> tokens = prompt_tokens(engine, options, text, saved, session);

@@ -45,6 +45,10 @@ SavedSequence::SavedSequence(const KvFiles& files, const ModelOptions& model, Se
   options.recipe = recipe;
 }
 
+void SavedSequence::check_model(const Engine& engine) const {
+  if (saved_) saved_->check_model(engine);
+}
+
 void SavedSequence::load(Session& session) {
   const auto start = std::chrono::steady_clock::now();
   session.restore(*saved_);

@@ -33,6 +33,8 @@ class SavedSequence {
   bool loads() const { return !files_.load.empty(); }
   bool saves() const { return !files_.save.empty(); }
 
+  // Before a session is made.
+  void check_model(const Engine& engine) const;
   void load(Session& session);
   void save(const Session& session);
 

@@ -87,9 +87,13 @@ void SavedSession::check_values(size_t vocabulary) const {
     sections_.fail_section("logits", "one is no number");
 }
 
+void SavedSession::check_model(const Engine& engine) const {
+  if (fingerprint_ != engine.fingerprint()) fail("the saved cache belongs to another model");
+}
+
 void SavedSession::check(const Session& session) const {
   const Engine& engine = session.engine();
-  if (fingerprint_ != engine.fingerprint()) fail("the saved cache belongs to another model");
+  check_model(engine);
   if (const std::string mismatch = cache_.mismatch(session.cache()); !mismatch.empty()) fail(mismatch);
   check_values(engine.config().vocabulary);
   if (tokens_.size() > session.context_tokens()) {

@@ -38,8 +38,10 @@ class SavedSession {
   const SavedCache& cache() const { return cache_; }
   uint64_t file_bytes() const { return file_.bytes().size(); }
 
-  // Refuses what the session's model, recipe, context or budget do not take, with an Error that gives the
-  // numbers.
+  // Refuses the file of another model: before a session is made, which may take time.
+  void check_model(const Engine& engine) const;
+  // The same, and refuses what the session's model, recipe, context or budget do not take, with an Error that
+  // gives the numbers.
   void check(const Session& session) const;
   // The pages, into a cache without tokens that check() has seen.
   void restore(Cache& cache) const;
