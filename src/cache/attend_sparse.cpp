@@ -26,6 +26,10 @@ std::optional<SparseLimits> Cache::sparse_limits(size_t layer, const LayerView& 
   if (!recipe_.index || n != 1 || layer < recipe_.index->dense_layers) return std::nullopt;
   const size_t n_sealed = view.n_sealed() * kTokensPerPage;
   if (n_sealed == 0) return std::nullopt;
+  // The index knows nothing of what a key bias adds to scores.
+  for (size_t head = 0; head < view.layout->n_kv_heads; ++head) {
+    if (frames(layer, head).key_bias != nullptr) return std::nullopt;
+  }
   const size_t n_coded = n_sealed - view.n_exact_sealed();
   const StepBudget budget = step_budget(*recipe_.index, view.n_tokens - n_coded, n_coded);
   if (budget.everything) return std::nullopt;

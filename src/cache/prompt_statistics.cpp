@@ -18,22 +18,32 @@ constexpr size_t kGroupDims = 4;  // dims of a code group
 
 size_t code_groups(size_t head_dim) { return 2 * ((head_dim + 7) / 8); }
 
-// Expands rows of one head, keys [head_dim][64] or values [64][head_dim] a page -> [token][head_dim].
-std::vector<float> expand_rows(const LayerView& view, size_t kv_head, bool of_keys) {
+// Keys of one head, free of the bias: [token][head_dim].
+std::vector<float> expand_keys(const LayerView& view, size_t kv_head, const KeyBias* bias) {
   const size_t dim = view.layout->head_dim;
   std::vector<float> rows(view.n_tokens * dim);
   std::vector<float> page(kTokensPerPage * dim + kSpareBytes / sizeof(float));
-  const Format format = of_keys ? view.layout->key_format : view.layout->value_format;
   for (size_t first = 0; first < view.n_tokens; first += kTokensPerPage) {
-    const size_t at = first / kTokensPerPage;
-    const std::byte* bytes = of_keys ? view.keys(kv_head, at) : view.values(kv_head, at);
-    ops().unpack[static_cast<size_t>(format)](bytes, kTokensPerPage * dim, page.data());
+    ops().unpack[static_cast<size_t>(view.layout->key_format)](view.keys(kv_head, first / kTokensPerPage),
+                                                               kTokensPerPage * dim, page.data());
+    if (bias != nullptr) bias->take_off_page(first, page.data());
     const size_t n = std::min(kTokensPerPage, view.n_tokens - first);
     for (size_t t = 0; t < n; ++t) {
-      for (size_t d = 0; d < dim; ++d) {
-        rows[(first + t) * dim + d] = of_keys ? page[d * kTokensPerPage + t] : page[t * dim + d];
-      }
+      for (size_t d = 0; d < dim; ++d) rows[(first + t) * dim + d] = page[d * kTokensPerPage + t];
     }
+  }
+  return rows;
+}
+
+std::vector<float> expand_values(const LayerView& view, size_t kv_head) {
+  const size_t dim = view.layout->head_dim;
+  std::vector<float> rows(view.n_tokens * dim);
+  std::vector<float> page(kTokensPerPage * dim + kSpareBytes / sizeof(float));
+  for (size_t first = 0; first < view.n_tokens; first += kTokensPerPage) {
+    ops().unpack[static_cast<size_t>(view.layout->value_format)](view.values(kv_head, first / kTokensPerPage),
+                                                                 kTokensPerPage * dim, page.data());
+    std::copy_n(page.begin(), std::min(kTokensPerPage, view.n_tokens - first) * dim,
+                rows.begin() + static_cast<ptrdiff_t>(first * dim));
   }
   return rows;
 }
@@ -99,10 +109,11 @@ void observe_head(const float* q, size_t ldq, size_t n, size_t kv_head, size_t g
   }
 }
 
-HeadStatistics::HeadStatistics(const Recipe& recipe, const LayerView& view, size_t kv_head)
+HeadStatistics::HeadStatistics(const Recipe& recipe, const LayerView& view, size_t kv_head,
+                               const KeyBias* key_bias)
     : recipe_(recipe), view_(view), kv_head_(kv_head), dim_(view.layout->head_dim) {
-  keys_ = expand_rows(view, kv_head, true);
-  if (wants_value_mean(recipe)) values_ = expand_rows(view, kv_head, false);
+  keys_ = expand_keys(view, kv_head, key_bias);
+  if (wants_value_mean(recipe)) values_ = expand_values(view, kv_head);
 }
 
 void HeadStatistics::measure(const PromptObserver& observer, size_t n_due, uint32_t* kept, size_t n_kept,
@@ -259,7 +270,7 @@ void Cache::make_statistics(Worker& worker, size_t layer, size_t n_total) {
   worker.barrier();
   worker.share(static_cast<int64_t>(n_heads), 1, [&](int64_t item, int64_t) {
     const auto head = static_cast<size_t>(item);
-    HeadStatistics(recipe_, view, head)
+    HeadStatistics(recipe_, view, head, statistics_->frames(layer, head).key_bias)
         .measure(prompt_[layer], n_due, making_positions_.data() + head * n_kept, n_kept, making_);
   });
   if (worker.rank() == 0) {

@@ -47,7 +47,8 @@ void observe_head(const float* q, size_t ldq, size_t n, size_t kv_head, size_t g
 // n_due; sinks are left out of everything.
 class HeadStatistics {
  public:
-  HeadStatistics(const Recipe& recipe, const LayerView& view, size_t kv_head);
+  // key_bias: taken off the keys before they are coded, or nullptr.
+  HeadStatistics(const Recipe& recipe, const LayerView& view, size_t kv_head, const KeyBias* key_bias);
 
   void measure(const PromptObserver& observer, size_t n_due, uint32_t* kept, size_t n_kept,
                LayerStatistics& statistics);
