@@ -89,11 +89,13 @@ HeadFrames CacheStatistics::frames(size_t layer, size_t kv_head) const {
   frames.value_framed = value_kind != FrameKind::kPlain;
   if (frames.key_framed) frames.key.signs = signs_[index].key.data();
   if (frames.value_framed) frames.value.signs = signs_[index].value.data();
-  if (key_kind >= FrameKind::kCalibrated) {
+  // Means and balances of the prompt are added by the cache.
+  const bool calibrated = !recipe_.prompt_statistics;
+  if (calibrated && key_kind >= FrameKind::kCalibrated) {
     frames.key.mean = calibration_->key_mean.data() + index * head_dim_;
     frames.key.balance = calibration_->key_balance.data() + index * head_dim_;
   }
-  if (value_kind == FrameKind::kCentred)
+  if (calibrated && value_kind == FrameKind::kCentred)
     frames.value.mean = calibration_->value_mean.data() + index * head_dim_;
   if (key_biases_ != nullptr && key_biases_->heads[index]) frames.key_bias = &*key_biases_->heads[index];
   return frames;
