@@ -36,23 +36,24 @@ std::optional<SparseLimits> Cache::sparse_limits(size_t layer, const LayerView& 
   return SparseLimits{budget.n_candidates, budget.n_rows, budget.mass, recipe_.index->mean_query};
 }
 
-void Cache::begin_sparse(size_t layer, const LayerView& view, const SparseLimits& limits,
-                         const ExactParts& exact, const float* q) {
+void Cache::size_sparse(const LayerView& view, const ExactParts& exact) {
   const size_t n_kv_heads = view.layout->n_kv_heads;
-  const size_t group = geometry_.n_heads / n_kv_heads;
   sparse_view_ = view;
   sparse_heads_.resize(n_kv_heads);
   sparse_frames_.resize(n_kv_heads);
   head_queries_.resize(n_kv_heads);
   part_states_.resize(std::max(part_states_.size(), exact.size() * n_kv_heads), PartialState(0, 0));
   sparse_mass_.assign(n_kv_heads, 0.0);
-  for (size_t head = 0; head < n_kv_heads; ++head) {
-    HeadQueries& own = head_queries_[head];
-    sparse_frames_[head] = frames(layer, head);
-    own.rows = framed_queries(own.framed, exact.all(), layer, head,
-                              {q + head * group * geometry_.head_dim, 1, group, n_tokens()});
-    sparse_heads_[head].begin(sparse_view_, head, sparse_frames_[head], own.rows, limits);
-  }
+}
+
+void Cache::begin_sparse(size_t layer, const SparseLimits& limits, const ExactParts& exact, size_t head,
+                         const float* q) {
+  const size_t group = geometry_.n_heads / sparse_view_.layout->n_kv_heads;
+  HeadQueries& own = head_queries_[head];
+  sparse_frames_[head] = frames(layer, head);
+  own.rows = framed_queries(own.framed, exact.all(), layer, head,
+                            {q + head * group * geometry_.head_dim, 1, group, n_tokens()});
+  sparse_heads_[head].begin(sparse_view_, head, sparse_frames_[head], own.rows, limits);
 }
 
 // State `item` is that of part item % exact.size() of a head.
@@ -110,14 +111,15 @@ void Cache::count_sparse(const LayerView& view) {
 void Cache::attend_sparse(Worker& worker, size_t layer, const LayerView& view, const SparseLimits& limits,
                           const float* q, float* out) {
   const ExactParts exact(Parts(view, view.n_tokens));
-  if (worker.rank() == 0) begin_sparse(layer, view, limits, exact, q);
+  if (worker.rank() == 0) size_sparse(view, exact);
   worker.barrier();
   const size_t n_heads = view.layout->n_kv_heads;
-  const size_t n_chunks = sparse_heads_[0].n_chunks();
   const auto share = [&](size_t n_items, const auto& work) {
     worker.share(static_cast<int64_t>(n_items), 1,
                  [&](int64_t item, int64_t) { work(static_cast<size_t>(item)); });
   };
+  share(n_heads, [&](size_t head) { begin_sparse(layer, limits, exact, head, q); });
+  const size_t n_chunks = sparse_heads_[0].n_chunks();
   share(n_heads * (n_chunks + exact.size()), [&](size_t item) {
     if (item < n_heads * n_chunks) return sparse_heads_[item / n_chunks].estimate(item % n_chunks);
     attend_exact(worker, exact, item - n_heads * n_chunks);

@@ -128,7 +128,8 @@ class Cache {
   std::optional<SparseLimits> sparse_limits(size_t layer, const LayerView& view, size_t n) const;
   void attend_sparse(Worker& worker, size_t layer, const LayerView& view, const SparseLimits& limits,
                      const float* q, float* out);
-  void begin_sparse(size_t layer, const LayerView& view, const SparseLimits& limits, const ExactParts& exact,
+  void size_sparse(const LayerView& view, const ExactParts& exact);
+  void begin_sparse(size_t layer, const SparseLimits& limits, const ExactParts& exact, size_t head,
                     const float* q);
   void attend_exact(Worker& worker, const ExactParts& exact, size_t item);
   void propose_sparse(size_t head, size_t n_exact);

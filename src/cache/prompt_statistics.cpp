@@ -264,6 +264,9 @@ void Cache::make_statistics(Worker& worker, size_t layer, size_t n_total) {
   const size_t n_due = n_pages * kTokensPerPage;
   const size_t n_kept = std::min(recipe_.full_rows, n_due - recipe_.sink_tokens);
   if (worker.rank() == 0) {
+    // Zeros where nothing has been asked of the layer yet.
+    prompt_[layer].query_squares.resize(n_heads * geometry_.head_dim);
+    prompt_[layer].last_query.resize(n_heads * geometry_.head_dim);
     making_ = sized_statistics(recipe_, n_heads, geometry_.head_dim);
     making_positions_.resize(n_heads * n_kept);
   }

@@ -126,6 +126,9 @@ struct FusedRows {
 #include "kernels/turbo_avx512.inl"
 #include "kernels/turbo_panel_avx512.inl"
 #include "kernels/turbo_rows_avx512.inl"
+// clang-format off: each builds on those before it
+#include "kernels/signvq_avx512.inl"
+// clang-format on
 template <int bits>
 struct Fused<TurboPanel<bits>> {
   static constexpr auto score = panel_score<bits>;
@@ -140,6 +143,16 @@ template <int bits>
 struct FusedRows<Turbo<bits>> {
   static constexpr auto score = turbo_score_rows<bits>;
   static constexpr auto accumulate = turbo_accumulate_rows<bits>;
+};
+template <>
+struct Fused<SignVq> {
+  static constexpr auto score = signvq_score;
+  static constexpr auto accumulate = signvq_accumulate;
+};
+template <>
+struct FusedRows<SignVq> {
+  static constexpr auto score = signvq_score_rows;
+  static constexpr auto accumulate = signvq_accumulate_rows;
 };
 #endif
 

@@ -159,11 +159,21 @@ QUIRE_INLINE void index_pages(const IndexTables* tables, int n_bytes, const uint
   }
 }
 
+// A page's plane and norms, which end at the same place whether there are norms or not.
+QUIRE_INLINE void fetch_index(const uint8_t* page, int n_bytes, int norms_offset) {
+  fetch_ahead({page, (size_t)(64 * n_bytes + (norms_offset < 0 ? 0 : 2 * kPageTokens))});
+}
+
 template <int N>
 QUIRE_INLINE void index_queries(const IndexTables* tables, int n_bytes, const uint8_t* const* pages,
                                 int n_pages, int norms_offset, int16_t* estimates, size_t ld) {
   int p = 0;
+  for (; p < 4 && p < n_pages; ++p) fetch_index(pages[p], n_bytes, norms_offset);
+  p = 0;
   for (; p + 4 <= n_pages; p += 4) {
+    for (int next = p + 4; next < p + 8 && next < n_pages; ++next) {
+      fetch_index(pages[next], n_bytes, norms_offset);
+    }
     index_pages<N, 4>(tables, n_bytes, pages + p, norms_offset, estimates + p * kPageTokens, ld);
   }
   pages += p;

@@ -49,6 +49,26 @@ QUIRE_INLINE void score_key_tile(const KeyTile& tile, int n_words, float book_sc
   store(scores, mul(mul(to_float({sums}), set1(query.scale * book_scale)), load_f16(tile.norms)));
 }
 
+// Rows lie anywhere, so nothing but us knows which bytes come next.
+QUIRE_INLINE void fetch_row(const uint8_t* row, int n_bytes) {
+  __builtin_prefetch(row, 0, 3);
+  if (n_bytes > 1) __builtin_prefetch(row + n_bytes - 1, 0, 3);
+}
+
+// The codes of rows first..last - 1 of a list, and the index planes of pages that begin among them.
+QUIRE_INLINE void fetch_key_rows(RowRefs refs, int first, int last, int rows_offset, int row_bytes) {
+  last = last < refs.n ? last : refs.n;
+  for (int i = first; i < last; ++i) {
+    const uint8_t* page = refs.pages[refs.rows[i] / kPageTokens];
+    if (i == 0 || refs.rows[i] / kPageTokens != refs.rows[i - 1] / kPageTokens) {
+      fetch_ahead({page, (size_t)rows_offset});
+    }
+    fetch_row(page + rows_offset + refs.rows[i] % kPageTokens * row_bytes, row_bytes);
+  }
+}
+
+constexpr int kRowsAhead = 2 * kRowTile;
+
 constexpr int kQueryTile = 8;  // queries kept as bytes at a time
 
 // scores [tile of 64 rows][n][64]
@@ -64,7 +84,11 @@ void turbo_score_rows(const Codebook& codebook, const float* q, int n, int head_
     const uint8_t* page = nullptr;
     uint64_t signs[kTurboWords][64];
     KeyTile tile;
+    const int rows_offset = Turbo<bits>::key_planes_offset(head_dim);
+    const int row_bytes = Turbo<bits>::key_planes_bytes(head_dim);
+    fetch_key_rows(refs, 0, kRowsAhead, rows_offset, row_bytes);
     for (int first = 0; first < refs.n; first += kRowTile) {
+      fetch_key_rows(refs, first + kRowsAhead, first + kRowsAhead + kRowTile, rows_offset, row_bytes);
       const int last = first + kRowTile < refs.n ? first + kRowTile : refs.n;
       fill_key_tile<bits>(book, head_dim, n_words, refs, first, last, &page, signs, &tile);
       for (int r = last - first; r < kRowTile; ++r) tile.norms[r] = 0;
@@ -93,6 +117,7 @@ QUIRE_INLINE void list_values(int head_dim, RowRefs refs, uint64_t kept, ValueTi
     const int at = refs.rows[__builtin_ctzll(kept)];
     const uint8_t* page = refs.pages[at / kPageTokens];
     tile->planes[tile->n] = page + F::kValuePlanesOffset + at % kPageTokens * F::value_planes_bytes(head_dim);
+    fetch_row(tile->planes[tile->n], F::value_planes_bytes(head_dim));
     memcpy(&halves[tile->n++], page + 2 * (at % kPageTokens), 2);
   }
   tile->padded = (tile->n + 3) / 4 * 4;
@@ -101,16 +126,22 @@ QUIRE_INLINE void list_values(int head_dim, RowRefs refs, uint64_t kept, ValueTi
   for (int i = 0; i < tile->n; i += 16) store(tile->norms + i, load_f16(halves + i));
 }
 
-// Probabilities of the kept rows times their norms, side by side, as bytes.
-QUIRE_INLINE void kept_weights(const float* p, uint64_t kept, const ValueTile& tile, ByteWeights* out) {
-  float w[kPageTokens + 16];
+// Lanes of the kept rows side by side, and zeros up to a multiple of sixteen. kept_lanes [64 + 16].
+QUIRE_INLINE int compress_kept(const float* lanes, uint64_t kept, float* kept_lanes) {
   int n = 0;
   for (int v = 0; v < 4; ++v) {
     const __mmask16 mask = (__mmask16)(kept >> (16 * v));
-    _mm512_storeu_ps(w + n, _mm512_maskz_compress_ps(mask, _mm512_loadu_ps(p + 16 * v)));
+    _mm512_storeu_ps(kept_lanes + n, _mm512_maskz_compress_ps(mask, _mm512_loadu_ps(lanes + 16 * v)));
     n += __builtin_popcount(mask);
   }
-  store(w + n, zero());
+  store(kept_lanes + n, zero());
+  return n;
+}
+
+// Probabilities of the kept rows times their norms, side by side, as bytes.
+QUIRE_INLINE void kept_weights(const float* p, uint64_t kept, const ValueTile& tile, ByteWeights* out) {
+  float w[kPageTokens + 16];
+  const int n = compress_kept(p, kept, w);
   for (int i = 0; i < n; i += 16) store(w + i, mul(load(w + i), load(tile.norms + i)));
   weights_to_bytes(w, n, out);
 }

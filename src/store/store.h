@@ -1,6 +1,7 @@
 // The rows of one sequence: for every layer a list of pages.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -95,9 +96,8 @@ struct LayerView {
 
   // Sealed pages come first.
   size_t n_sealed() const {
-    size_t n = 0;
-    while (n < pages.size() && pages[n]->sealed) ++n;
-    return n;
+    const auto is_sealed = [](const PageRef& page) { return page->sealed; };
+    return static_cast<size_t>(std::partition_point(pages.begin(), pages.end(), is_sealed) - pages.begin());
   }
   const std::byte* keys(size_t kv_head, size_t page) const {
     const size_t offset =
