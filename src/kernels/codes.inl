@@ -86,6 +86,23 @@ struct Fused {
   static constexpr auto score = score_coded<F>;
   static constexpr auto accumulate = accumulate_coded<F>;
 };
+#include "kernels/panels.inl"
+#include "kernels/panel_groups.inl"
+#include "kernels/panel_kivi.inl"
+template <class F>
+struct FusedGroups {
+  static constexpr auto score = group_score<F>;
+  static constexpr auto accumulate = group_accumulate<F>;
+};
+template <>
+struct Fused<Q8> : FusedGroups<Q8> {};
+template <>
+struct Fused<Q4> : FusedGroups<Q4> {};
+template <int bits>
+struct Fused<Kivi<bits>> {
+  static constexpr auto score = kivi_score<bits>;
+  static constexpr auto accumulate = kivi_accumulate<bits>;
+};
 #if defined(QUIRE_ISA_avx512)
 #include "kernels/turbo_avx512.inl"
 #include "kernels/turbo_panel_avx512.inl"
@@ -99,6 +116,9 @@ struct Fused<Turbo<bits>> {
   static constexpr auto score = turbo_score<bits>;
   static constexpr auto accumulate = turbo_accumulate<bits>;
 };
+#else
+template <int bits>
+struct Fused<TurboPanel<bits>> : FusedGroups<TurboPanel<bits>> {};
 #endif
 
 template <class... Entries>

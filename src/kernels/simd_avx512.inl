@@ -75,6 +75,7 @@ QUIRE_INLINE float reduce_max(F32x16 x) {
 }
 
 QUIRE_INLINE I32x16 izero() { return {_mm512_setzero_si512()}; }
+QUIRE_INLINE I32x16 add(I32x16 x, I32x16 y) { return {_mm512_add_epi32(x.v, y.v)}; }
 // 256 * high + low
 QUIRE_INLINE I32x16 join(I32x16 high, I32x16 low) {
   return {_mm512_add_epi32(_mm512_slli_epi32(high.v, 8), low.v)};
@@ -114,3 +115,60 @@ QUIRE_INLINE F32x16 lane_byte(U8x64 x) {
 }
 // vpdpbusd takes all 256 weights as they are.
 QUIRE_INLINE I32x16 dot4_wide(I32x16 acc, U8x64 x, const int8_t* a) { return dot4(acc, x, a); }
+
+// ---- codes in panels (panels.inl) ----
+
+// Bits of the neighbour byte come in from above.
+template <int n>
+QUIRE_INLINE U8x64 shift_right(U8x64 x) {
+  return {_mm512_srli_epi16(x.v, n)};
+}
+QUIRE_INLINE U8x64 keep_bits(U8x64 x, int mask) { return {_mm512_and_si512(x.v, _mm512_set1_epi8((char)mask))}; }
+QUIRE_INLINE U8x64 twice(U8x64 x) { return {_mm512_add_epi8(x.v, x.v)}; }
+
+// 16 bytes, or 16 floats, to look codes of 4 bits up in.
+struct ByteTable {
+  __m512i v;
+};
+struct FloatTable {
+  __m512 v;
+};
+QUIRE_INLINE ByteTable byte_table(const uint8_t* entries) {
+  return {_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i*)entries))};
+}
+QUIRE_INLINE U8x64 look_up(const ByteTable& table, U8x64 codes) {
+  return {_mm512_shuffle_epi8(table.v, codes.v)};
+}
+QUIRE_INLINE FloatTable float_table(const float* entries) { return {_mm512_loadu_ps(entries)}; }
+// The entry of the four bits that start at bit `bit` of each lane; vpermps looks at no others.
+template <int bit>
+QUIRE_INLINE F32x16 look_up_lane(const FloatTable& table, U8x64 codes) {
+  return {_mm512_permutexvar_ps(_mm512_srli_epi32(codes.v, bit), table.v)};
+}
+
+// Codes of 16 bits that multiply bytes, in two planes: vpdpbusd takes bytes.
+struct Multipliers {
+  int8_t high[kMaxHeadDim];
+  int8_t low[kMaxHeadDim];
+};
+QUIRE_INLINE void put_multipliers(Multipliers* m, int at, I32x16 codes) {
+  store_planes(m->high + at, m->low + at, codes);
+}
+// Bytes as they are multiplied.
+struct Factors {
+  __m512i v;
+};
+QUIRE_INLINE Factors factors(U8x64 x) { return {x.v}; }
+struct Products {
+  __m512i high, low;
+};
+QUIRE_INLINE Products start_products(int first) { return {_mm512_setzero_si512(), _mm512_set1_epi32(first)}; }
+// sum[lane] += sum over j of x[4 lane + j] * m[4 quad + j]
+QUIRE_INLINE Products add_products(Products sum, const Factors& x, const Multipliers& m, int quad) {
+  int32_t high, low;
+  memcpy(&high, m.high + 4 * quad, 4);
+  memcpy(&low, m.low + 4 * quad, 4);
+  return {_mm512_dpbusd_epi32(sum.high, x.v, _mm512_set1_epi32(high)),
+          _mm512_dpbusd_epi32(sum.low, x.v, _mm512_set1_epi32(low))};
+}
+QUIRE_INLINE I32x16 total(Products sum) { return join({sum.high}, {sum.low}); }

@@ -65,6 +65,7 @@ QUIRE_INLINE float reduce_max(F32x16 x) {
 }
 
 QUIRE_INLINE I32x16 izero() { QUIRE_LANES(I32x16, 0); }
+QUIRE_INLINE I32x16 add(I32x16 a, I32x16 b) { QUIRE_LANES(I32x16, a.v[i] + b.v[i]); }
 // 256 * high + low
 QUIRE_INLINE I32x16 join(I32x16 high, I32x16 low) { QUIRE_LANES(I32x16, 256 * high.v[i] + low.v[i]); }
 QUIRE_INLINE int reduce_add(I32x16 x) {
@@ -114,5 +115,69 @@ template <int j>
 QUIRE_INLINE F32x16 lane_byte(const U8x64& x) {
   QUIRE_LANES(F32x16, (float)x.v[4 * i + j]);
 }
+
+// ---- codes in panels (panels.inl) ----
+
+// Bits of the neighbour byte may come in from above on other instruction sets; here they do not.
+template <int n>
+QUIRE_INLINE U8x64 shift_right(U8x64 x) {
+  for (int i = 0; i < 64; ++i) x.v[i] = (uint8_t)(x.v[i] >> n);
+  return x;
+}
+QUIRE_INLINE U8x64 keep_bits(U8x64 x, int mask) {
+  for (int i = 0; i < 64; ++i) x.v[i] = (uint8_t)(x.v[i] & mask);
+  return x;
+}
+QUIRE_INLINE U8x64 twice(U8x64 x) {
+  for (int i = 0; i < 64; ++i) x.v[i] = (uint8_t)(2 * x.v[i]);
+  return x;
+}
+
+// 16 bytes, or 16 floats, to look codes of 4 bits up in.
+struct ByteTable {
+  uint8_t v[16];
+};
+struct FloatTable {
+  float v[16];
+};
+QUIRE_INLINE ByteTable byte_table(const uint8_t* entries) {
+  ByteTable table;
+  memcpy(table.v, entries, 16);
+  return table;
+}
+QUIRE_INLINE U8x64 look_up(const ByteTable& table, U8x64 codes) {
+  for (int i = 0; i < 64; ++i) codes.v[i] = table.v[codes.v[i] & 15];
+  return codes;
+}
+QUIRE_INLINE FloatTable float_table(const float* entries) {
+  FloatTable table;
+  memcpy(table.v, entries, sizeof table.v);
+  return table;
+}
+// The entry of the four bits that start at bit `bit` of each lane.
+template <int bit>
+QUIRE_INLINE F32x16 look_up_lane(const FloatTable& table, const U8x64& codes) {
+  QUIRE_LANES(F32x16, table.v[(codes.v[4 * i + bit / 8] >> (bit % 8)) & 15]);
+}
+
+// Codes of 16 bits that multiply bytes.
+struct Multipliers {
+  int16_t codes[kMaxHeadDim];
+};
+QUIRE_INLINE void put_multipliers(Multipliers* m, int at, I32x16 codes) {
+  for (int i = 0; i < 16; ++i) m->codes[at + i] = (int16_t)codes.v[i];
+}
+using Factors = U8x64;
+QUIRE_INLINE Factors factors(const U8x64& x) { return x; }
+using Products = I32x16;
+QUIRE_INLINE Products start_products(int first) { QUIRE_LANES(I32x16, first); }
+// sum[lane] += sum over j of x[4 lane + j] * m[4 quad + j]
+QUIRE_INLINE Products add_products(Products sum, const Factors& x, const Multipliers& m, int quad) {
+  for (int i = 0; i < 16; ++i) {
+    for (int j = 0; j < 4; ++j) sum.v[i] += x.v[4 * i + j] * m.codes[4 * quad + j];
+  }
+  return sum;
+}
+QUIRE_INLINE I32x16 total(const Products& sum) { return sum; }
 
 #undef QUIRE_LANES

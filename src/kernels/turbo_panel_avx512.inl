@@ -1,4 +1,4 @@
-// The panel layout of the turbo codes (format/turbo_panel.h): a load, a shift, a mask and a look-up give 64
+// The panel layout of the turbo codes (format/panel_codes.h): a load, a shift, a mask and a look-up give 64
 // bytes, in which lanes are tokens (keys) or dims (values) already. Included by isa.cpp for AVX-512 only;
 // rounding of queries, codebook and weights as in turbo_avx512.inl.
 
@@ -61,8 +61,9 @@ template <int bits, int N>
 QUIRE_INLINE void panel_score_rows(const ByteBook& book, const ByteQuery* queries, int head_dim,
                                    const uint8_t* page, float* scores) {
   using F = TurboPanel<bits>;
-  const int n_quads = F::key_quads(head_dim);
-  const size_t block_bytes = (size_t)(n_quads / F::kSteps) * F::kPackBytes;
+  using P = typename F::Panel;
+  const int n_quads = P::key_quads(head_dim);
+  const size_t block_bytes = (size_t)(n_quads / P::kSteps) * P::kPackBytes;
   const uint8_t* packs[4];
   for (int b = 0; b < 4; ++b) packs[b] = page + F::kNormBytes + b * block_bytes;
   __m512i acc[N][4];
@@ -71,18 +72,18 @@ QUIRE_INLINE void panel_score_rows(const ByteBook& book, const ByteQuery* querie
 #pragma GCC unroll 4
     for (int b = 0; b < 4; ++b) acc[h][b] = _mm512_setzero_si512();
   }
-  for (int quad = 0; quad < n_quads; quad += F::kSteps) {
+  for (int quad = 0; quad < n_quads; quad += P::kSteps) {
     __m512i loaded[4];
 #pragma GCC unroll 4
     for (int b = 0; b < 4; ++b) loaded[b] = _mm512_loadu_si512(packs[b]);
     key_step<bits, N, 0>(book, packs, loaded, queries, quad, acc);
     key_step<bits, N, 1>(book, packs, loaded, queries, quad + 1, acc);
-    if constexpr (F::kSteps == 4) {
+    if constexpr (P::kSteps == 4) {
       key_step<bits, N, 2>(book, packs, loaded, queries, quad + 2, acc);
       key_step<bits, N, 3>(book, packs, loaded, queries, quad + 3, acc);
     }
 #pragma GCC unroll 4
-    for (int b = 0; b < 4; ++b) packs[b] += F::kPackBytes;
+    for (int b = 0; b < 4; ++b) packs[b] += P::kPackBytes;
   }
 #pragma GCC unroll 4
   for (int h = 0; h < N; ++h) {
@@ -140,27 +141,28 @@ template <int bits, int N, int B>
 QUIRE_INLINE void panel_dims(const ByteBook& book, const ByteWeights* weights, const float* correction,
                              int head_dim, const uint8_t* page, int block, float* o) {
   using F = TurboPanel<bits>;
+  using P = typename F::Panel;
   const uint8_t* packs[B];
   for (int b = 0; b < B; ++b)
-    packs[b] = page + F::kNormBytes + (block + b) * (16 / F::kSteps) * F::kPackBytes;
+    packs[b] = page + F::kNormBytes + (block + b) * (16 / P::kSteps) * P::kPackBytes;
   __m512i high[N][B], low[N][B];
 #pragma GCC unroll 4
   for (int h = 0; h < N; ++h) {
 #pragma GCC unroll 2
     for (int b = 0; b < B; ++b) high[h][b] = low[h][b] = _mm512_setzero_si512();
   }
-  for (int quad = 0; quad < 16; quad += F::kSteps) {
+  for (int quad = 0; quad < 16; quad += P::kSteps) {
     __m512i loaded[B];
 #pragma GCC unroll 2
     for (int b = 0; b < B; ++b) loaded[b] = _mm512_loadu_si512(packs[b]);
     value_step<bits, N, B, 0>(book, packs, loaded, weights, quad, high, low);
     value_step<bits, N, B, 1>(book, packs, loaded, weights, quad + 1, high, low);
-    if constexpr (F::kSteps == 4) {
+    if constexpr (P::kSteps == 4) {
       value_step<bits, N, B, 2>(book, packs, loaded, weights, quad + 2, high, low);
       value_step<bits, N, B, 3>(book, packs, loaded, weights, quad + 3, high, low);
     }
 #pragma GCC unroll 2
-    for (int b = 0; b < B; ++b) packs[b] += F::kPackBytes;
+    for (int b = 0; b < B; ++b) packs[b] += P::kPackBytes;
   }
 #pragma GCC unroll 4
   for (int h = 0; h < N; ++h) {
@@ -184,7 +186,7 @@ template <int bits, int N>
 QUIRE_INLINE void panel_accumulate_rows(const ByteBook& book, const ByteWeights* weights,
                                         const float* correction, int head_dim, const uint8_t* page,
                                         float* o) {
-  const int n_blocks = TurboPanel<bits>::dim_blocks(head_dim);
+  const int n_blocks = PanelCodes<bits>::dim_blocks(head_dim);
   int block = 0;
   for (; block + 2 <= n_blocks; block += 2) {
     panel_dims<bits, N, 2>(book, weights, correction, head_dim, page, block, o);
