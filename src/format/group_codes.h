@@ -12,9 +12,9 @@
 // portable code rounds away from zero and we, like its vector code, to even; for scales beyond f16, which
 // saturate at 65504; and for a scale that f16 rounds to zero, which makes a group of zeros.
 //
-// Size: head_dim (q8) or head_dim / 2 (q4) + 2 G bytes a row, head_dim rounded up as panel_codes.h says; 34 and 18
-// for 32 values. Error: at most scale / 2 a value (q4: one scale at the end away from m), and what f16 takes
-// off the scale.
+// Size: head_dim (q8) or head_dim / 2 (q4) + 2 G bytes a row, head_dim rounded up as panel_codes.h says; 34
+// and 18 for 32 values. Error: at most scale / 2 a value (q4: one scale at the end away from m), and what f16
+// takes off the scale.
 #pragma once
 
 #include <stdint.h>

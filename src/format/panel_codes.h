@@ -1,7 +1,8 @@
-// Codes of 2, 3, 4 or 8 bits of a page's values, in the order that kernels read them: a register of 64 bytes is
-// filled by one load, and byte dot products need no sum across lanes.
+// Codes of 2, 3, 4 or 8 bits of a page's values, in the order that kernels read them: a register of 64 bytes
+// is filled by one load, and byte dot products need no sum across lanes.
 //
-// Keys, in quads of four dims, Q = ceil(head_dim / 4) rounded up to whole packs. Step s = 16 tokens and one quad:
+// Keys, in quads of four dims, Q = ceil(head_dim / 4) rounded up to whole packs. Step s = 16 tokens and one
+// quad:
 //
 //   a step's 64 codes: position 4 t + j is token t of the sixteen, dim j of the quad
 //

@@ -1,8 +1,8 @@
 // turbo2, turbo3, turbo4: the codes of turbo.h laid out for reading every row.
 //
-// Same code of a row, in the order of panel_codes.h. A code here is an index into the 16 (8, 4) rising centroids,
-// so negative ones come first: rank = code of turbo.h for the positive half, half - 1 - magnitude for the
-// negative one.
+// Same code of a row, in the order of panel_codes.h. A code here is an index into the 16 (8, 4) rising
+// centroids, so negative ones come first: rank = code of turbo.h for the positive half, half - 1 - magnitude
+// for the negative one.
 //
 // Page: norms f16 [64] | packs of ranks.
 #pragma once

@@ -43,6 +43,7 @@ struct GroupScore {
   int head_dim;
   const uint8_t* page;
   float* scores;
+  Ahead* ahead;
 
   template <int N>
   QUIRE_INLINE_MEMBER void rows(int first) const {
@@ -63,8 +64,8 @@ struct GroupScore {
 
   // kPanelBlocks blocks of 16 tokens from block b on.
   template <int N, class Codes>
-  QUIRE_INLINE_MEMBER void score_blocks(const Codes& codes, const CodedRow* queries, const Multipliers* const* m,
-                                 int b, float* out) const {
+  QUIRE_INLINE_MEMBER void score_blocks(const Codes& codes, const CodedRow* queries,
+                                        const Multipliers* const* m, int b, float* out) const {
     using V = GroupView<F>;
     using P = typename V::Panel;
     const size_t block_bytes = (size_t)P::key_block_bytes(head_dim);
@@ -87,7 +88,7 @@ struct GroupScore {
         for (int v = 0; v < kPanelBlocks; ++v) products[h][v] = start_products(start);
       }
       pack_products<P::kBits, Codes, N, kPanelBlocks>(codes, packs, block_bytes, quads / P::kSteps, m, quad,
-                                                      products);
+                                                      products, ahead);
       packs += quads / P::kSteps * P::kPackBytes;
 #pragma GCC unroll 2
       for (int v = 0; v < kPanelBlocks; ++v) {
@@ -107,8 +108,9 @@ struct GroupScore {
 template <class F>
 void group_score(const Codebook& book, const float* q, int n, int head_dim, const uint8_t* page, uint64_t,
                  float* scores, BytesAhead next) {
-  fetch_ahead(next);
-  for_row_tiles(n, GroupScore<F>{book, q, head_dim, page, scores});
+  using P = typename GroupView<F>::Panel;
+  Ahead ahead = spread(next, page, (size_t)P::key_bytes(head_dim) / P::kPackBytes);
+  for_row_tiles(n, GroupScore<F>{book, q, head_dim, page, scores, &ahead});
 }
 
 template <class F>
@@ -120,6 +122,7 @@ struct GroupAccumulate {
   int head_dim;
   const uint8_t* page;
   float* o;
+  Ahead* ahead;
 
   template <int N>
   QUIRE_INLINE_MEMBER void rows(int first) const {
@@ -151,8 +154,8 @@ struct GroupAccumulate {
 
   // B blocks of 16 dims from dim d on.
   template <int N, int B, class Codes>
-  QUIRE_INLINE_MEMBER void add_blocks(const Codes& codes, const CodedRow* weights, const Multipliers* const* m,
-                               int first, int d) const {
+  QUIRE_INLINE_MEMBER void add_blocks(const Codes& codes, const CodedRow* weights,
+                                      const Multipliers* const* m, int first, int d) const {
     using V = GroupView<F>;
     using P = typename V::Panel;
     const uint8_t* packs = page + V::offset(head_dim) + d / 16 * P::kValueBlockBytes;
@@ -163,7 +166,8 @@ struct GroupAccumulate {
 #pragma GCC unroll 2
       for (int b = 0; b < B; ++b) products[h][b] = start_products(start);
     }
-    pack_products<P::kBits, Codes, N, B>(codes, packs, P::kValueBlockBytes, 16 / P::kSteps, m, 0, products);
+    pack_products<P::kBits, Codes, N, B>(codes, packs, P::kValueBlockBytes, 16 / P::kSteps, m, 0, products,
+                                         ahead);
 #pragma GCC unroll 4
     for (int h = 0; h < N; ++h) {
 #pragma GCC unroll 2
@@ -179,6 +183,7 @@ struct GroupAccumulate {
 template <class F>
 void group_accumulate(const Codebook& book, const float* p, const float* correction, uint64_t rows, int n,
                       int head_dim, const uint8_t* page, float* o, BytesAhead next) {
-  fetch_ahead(next);
-  for_row_tiles(n, GroupAccumulate<F>{book, p, correction, rows, head_dim, page, o});
+  using P = typename GroupView<F>::Panel;
+  Ahead ahead = spread(next, page, (size_t)P::value_bytes(head_dim) / P::kPackBytes);
+  for_row_tiles(n, GroupAccumulate<F>{book, p, correction, rows, head_dim, page, o, &ahead});
 }

@@ -1,6 +1,6 @@
-// KIVI's codes in panels: the scale of a channel goes into the query before it is coded, once for each of the two
-// groups of 32 tokens, and its zero gives one number for all of them; values have a scale and a zero for each
-// token and 32 dims, which go into the weights likewise.
+// KIVI's codes in panels: the scale of a channel goes into the query before it is coded, once for each of the
+// two groups of 32 tokens, and its zero gives one number for all of them; values have a scale and a zero for
+// each token and 32 dims, which go into the weights likewise.
 
 template <int bits>
 struct KiviScore {
@@ -10,6 +10,7 @@ struct KiviScore {
   int head_dim;
   const uint8_t* page;
   float* scores;
+  Ahead* ahead;
 
   template <int N>
   QUIRE_INLINE_MEMBER void rows(int first) const {
@@ -47,8 +48,8 @@ struct KiviScore {
   }
 
   template <int N>
-  QUIRE_INLINE_MEMBER void score_blocks(const CodedRow* queries, const Multipliers* const* m, const float* zeros,
-                                 int b, float* out) const {
+  QUIRE_INLINE_MEMBER void score_blocks(const CodedRow* queries, const Multipliers* const* m,
+                                        const float* zeros, int b, float* out) const {
     const size_t block_bytes = (size_t)P::key_block_bytes(head_dim);
     Products products[N][kPanelBlocks];
 #pragma GCC unroll 4
@@ -56,9 +57,9 @@ struct KiviScore {
 #pragma GCC unroll 2
       for (int v = 0; v < kPanelBlocks; ++v) products[h][v] = start_products(0);
     }
-    pack_products<bits, PlainCodes, N, kPanelBlocks>({}, page + F::key_codes_offset(head_dim) + b * block_bytes,
-                                                     block_bytes, P::key_quads(head_dim) / P::kSteps, m, 0,
-                                                     products);
+    pack_products<bits, PlainCodes, N, kPanelBlocks>(
+        {}, page + F::key_codes_offset(head_dim) + b * block_bytes, block_bytes,
+        P::key_quads(head_dim) / P::kSteps, m, 0, products, ahead);
 #pragma GCC unroll 4
     for (int h = 0; h < N; ++h) {
 #pragma GCC unroll 2
@@ -73,8 +74,9 @@ struct KiviScore {
 template <int bits>
 void kivi_score(const Codebook&, const float* q, int n, int head_dim, const uint8_t* page, uint64_t,
                 float* scores, BytesAhead next) {
-  fetch_ahead(next);
-  for_row_tiles(n, KiviScore<bits>{q, head_dim, page, scores});
+  using P = PanelCodes<bits>;
+  Ahead ahead = spread(next, page, (size_t)P::key_bytes(head_dim) / P::kPackBytes);
+  for_row_tiles(n, KiviScore<bits>{q, head_dim, page, scores, &ahead});
 }
 
 template <int bits>
@@ -87,6 +89,7 @@ struct KiviAccumulate {
   int head_dim;
   const uint8_t* page;
   float* o;
+  Ahead* ahead;
 
   template <int N>
   QUIRE_INLINE_MEMBER void rows(int first) const {
@@ -127,8 +130,8 @@ struct KiviAccumulate {
 
   // B blocks of 16 dims from dim d on.
   template <int N, int B>
-  QUIRE_INLINE_MEMBER void add_blocks(const CodedRow* weights, const Multipliers* const* m, const float* zeros,
-                               int first, int d) const {
+  QUIRE_INLINE_MEMBER void add_blocks(const CodedRow* weights, const Multipliers* const* m,
+                                      const float* zeros, int first, int d) const {
     Products products[N][B];
 #pragma GCC unroll 4
     for (int h = 0; h < N; ++h) {
@@ -137,7 +140,7 @@ struct KiviAccumulate {
     }
     pack_products<bits, PlainCodes, N, B>(
         {}, page + F::value_codes_offset(head_dim) + d / 16 * P::kValueBlockBytes, P::kValueBlockBytes,
-        16 / P::kSteps, m, 0, products);
+        16 / P::kSteps, m, 0, products, ahead);
 #pragma GCC unroll 4
     for (int h = 0; h < N; ++h) {
 #pragma GCC unroll 2
@@ -153,6 +156,7 @@ struct KiviAccumulate {
 template <int bits>
 void kivi_accumulate(const Codebook&, const float* p, const float* correction, uint64_t rows, int n,
                      int head_dim, const uint8_t* page, float* o, BytesAhead next) {
-  fetch_ahead(next);
-  for_row_tiles(n, KiviAccumulate<bits>{p, correction, rows, head_dim, page, o});
+  using P = PanelCodes<bits>;
+  Ahead ahead = spread(next, page, (size_t)P::value_bytes(head_dim) / P::kPackBytes);
+  for_row_tiles(n, KiviAccumulate<bits>{p, correction, rows, head_dim, page, o, &ahead});
 }

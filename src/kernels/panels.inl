@@ -1,20 +1,42 @@
 // Codes in panels (format/panel_codes.h) times 16-bit codes of queries or weights, on every instruction set.
 //
-// A step of 64 bytes has 16 lanes (tokens of keys, dims of values) and four summands (dims, tokens) a lane. What
-// multiplies it, a query or the weights of 64 tokens, is rounded to 1/65024 of its largest value, far below the
-// error of any code; sums of products are exact. Codes are unsigned, and the code of 0 is not 0: its share,
-// a constant times the sum of the multipliers, is where sums start.
+// A step of 64 bytes has 16 lanes (tokens of keys, dims of values) and four summands (dims, tokens) a lane.
+// What multiplies it, a query or the weights of 64 tokens, is rounded to 1/65024 of its largest value, far
+// below the error of any code; sums of products are exact. Codes are unsigned, and the code of 0 is not 0:
+// its share, a constant times the sum of the multipliers, is where sums start.
 
 // Of member functions that are not static.
 #define QUIRE_INLINE_MEMBER inline __attribute__((always_inline))
 
 // Queries (or outputs) computed together, and blocks of 16 tokens (dims), as registers allow.
-constexpr int kPanelRows = 4;
 #if defined(QUIRE_ISA_avx512)
+constexpr int kPanelRows = 4;
 constexpr int kPanelBlocks = 2;
+#elif defined(QUIRE_ISA_avx2)
+constexpr int kPanelRows = 4;
+constexpr int kPanelBlocks = 1;
 #else
+constexpr int kPanelRows = 1;
 constexpr int kPanelBlocks = 1;
 #endif
+
+// What is read next, fetched a line at a time while this page is computed: all at once would fill the buffers
+// of lines under way, and wait for them. With a step of 0 the line is one that is here already.
+struct Ahead {
+  const uint8_t* at;
+  size_t step;
+};
+QUIRE_INLINE void fetch_line(Ahead* ahead) {
+  __builtin_prefetch(ahead->at, 0, 3);
+  ahead->at += ahead->step;
+}
+// For n_lines calls of fetch_line; what is more than these is fetched now.
+QUIRE_INLINE Ahead spread(BytesAhead next, const uint8_t* page, size_t n_lines) {
+  if (next.n_bytes == 0) return {page, 0};
+  Ahead ahead = {(const uint8_t*)next.data, 64};
+  for (size_t lines = (next.n_bytes + 63) / 64; lines > n_lines; --lines) fetch_line(&ahead);
+  return ahead;
+}
 
 // What a code stands for: itself.
 struct PlainCodes {
@@ -52,15 +74,19 @@ QUIRE_INLINE void step_products(const Codes& codes, const uint8_t* pack, size_t 
   }
 }
 
-// n_packs packs of B blocks, block_bytes apart; the first step is multiplied by quad `quad` of the multipliers.
+// n_packs packs of B blocks, block_bytes apart; the first step is multiplied by quad `quad` of the
+// multipliers.
 template <int bits, class Codes, int N, int B>
 QUIRE_INLINE void pack_products(const Codes& codes, const uint8_t* packs, size_t block_bytes, int n_packs,
-                                const Multipliers* const* m, int quad, Products (*sums)[B]) {
+                                const Multipliers* const* m, int quad, Products (*sums)[B], Ahead* ahead) {
   using P = PanelCodes<bits>;
   for (int i = 0; i < n_packs; ++i, packs += P::kPackBytes, quad += P::kSteps) {
     U8x64 loaded[B];
 #pragma GCC unroll 2
-    for (int b = 0; b < B; ++b) loaded[b] = load_bytes(packs + b * block_bytes);
+    for (int b = 0; b < B; ++b) {
+      loaded[b] = load_bytes(packs + b * block_bytes);
+      fetch_line(ahead);
+    }
     step_products<bits, 0, Codes, N, B>(codes, packs, block_bytes, loaded, m, quad, sums);
     if constexpr (P::kSteps > 1) {
       step_products<bits, 1, Codes, N, B>(codes, packs, block_bytes, loaded, m, quad, sums);
@@ -124,15 +150,20 @@ QUIRE_INLINE void add_to_output(float* o, int left, F32x16 sum, float shrink) {
   }
 }
 
-// f.template rows<N>(first) for rows 0..n - 1, kPanelRows at a time.
+// f.template rows<N>(first) for rows 0..n - 1, kPanelRows at a time; the first of them fetch ahead.
 template <class F>
 QUIRE_INLINE void for_row_tiles(int n, const F& f) {
   int first = 0;
-  for (; first + kPanelRows <= n; first += kPanelRows) f.template rows<kPanelRows>(first);
-  switch (n - first) {
-    case 3: f.template rows<3>(first); break;
-    case 2: f.template rows<2>(first); break;
-    case 1: f.template rows<1>(first); break;
-    default: break;
+  for (; first + kPanelRows <= n; first += kPanelRows) {
+    f.template rows<kPanelRows>(first);
+    *f.ahead = {f.page, 0};
+  }
+  if constexpr (kPanelRows > 1) {
+    switch (n - first) {
+      case 3: f.template rows<3>(first); break;
+      case 2: f.template rows<2>(first); break;
+      case 1: f.template rows<1>(first); break;
+      default: break;
+    }
   }
 }

@@ -145,8 +145,9 @@ QUIRE_INLINE ByteTable byte_table(const uint8_t* entries) {
   memcpy(table.v, entries, 16);
   return table;
 }
+// 0 where the highest bit of a code is set.
 QUIRE_INLINE U8x64 look_up(const ByteTable& table, U8x64 codes) {
-  for (int i = 0; i < 64; ++i) codes.v[i] = table.v[codes.v[i] & 15];
+  for (int i = 0; i < 64; ++i) codes.v[i] = codes.v[i] & 128 ? 0 : table.v[codes.v[i] & 15];
   return codes;
 }
 QUIRE_INLINE FloatTable float_table(const float* entries) {
@@ -179,5 +180,86 @@ QUIRE_INLINE Products add_products(Products sum, const Factors& x, const Multipl
   return sum;
 }
 QUIRE_INLINE I32x16 total(const Products& sum) { return sum; }
+
+// ---- rows of bytes (row_bytes.inl) ----
+
+QUIRE_INLINE U8x64 fill_bytes(int x) {
+  U8x64 r;
+  memset(r.v, x, 64);
+  return r;
+}
+QUIRE_INLINE void store_bytes(uint8_t* p, const U8x64& x) { memcpy(p, x.v, 64); }
+QUIRE_INLINE U8x64 add_bytes(U8x64 x, const U8x64& y) {
+  for (int i = 0; i < 64; ++i) x.v[i] = (uint8_t)(x.v[i] + y.v[i]);
+  return x;
+}
+QUIRE_INLINE U8x64 sub_bytes(U8x64 x, const U8x64& y) {
+  for (int i = 0; i < 64; ++i) x.v[i] = (uint8_t)(x.v[i] - y.v[i]);
+  return x;
+}
+QUIRE_INLINE U8x64 or_bytes(U8x64 x, const U8x64& y) {
+  for (int i = 0; i < 64; ++i) x.v[i] = (uint8_t)(x.v[i] | y.v[i]);
+  return x;
+}
+QUIRE_INLINE U8x64 xor_bytes(U8x64 x, const U8x64& y) {
+  for (int i = 0; i < 64; ++i) x.v[i] = (uint8_t)(x.v[i] ^ y.v[i]);
+  return x;
+}
+// The entries of 16 bytes at p.
+QUIRE_INLINE F32x16 look_up_bytes(const FloatTable& table, const uint8_t* p) {
+  QUIRE_LANES(F32x16, table.v[p[i] & 15]);
+}
+// 64 bytes to look codes of 6 bits up in, as four tables of 16; the upper bits of a code may be anything.
+struct Table64 {
+  ByteTable part[4];
+};
+QUIRE_INLINE Table64 table_64(const uint8_t* entries) {
+  Table64 table;
+  for (int k = 0; k < 4; ++k) table.part[k] = byte_table(entries + 16 * k);
+  return table;
+}
+QUIRE_INLINE U8x64 look_up(const Table64& table, U8x64 codes) {
+  const U8x64 places = keep_bits(codes, 63);
+  U8x64 found = fill_bytes(0);
+  for (int k = 0; k < 4; ++k) {
+    // Below 16 where this is the table; adding 112 sets the highest bit of all others, which look up 0.
+    const U8x64 at = add_bytes(xor_bytes(places, fill_bytes(16 * k)), fill_bytes(112));
+    found = or_bytes(found, look_up(table.part[k], at));
+  }
+  return found;
+}
+// x in the bytes whose code has its highest bit set, else y.
+QUIRE_INLINE U8x64 by_top_bit(const U8x64& codes, U8x64 x, const U8x64& y) {
+  for (int i = 0; i < 64; ++i) x.v[i] = codes.v[i] & 128 ? x.v[i] : y.v[i];
+  return x;
+}
+// Units of `width` bytes of x and y in turn, from the half of each 16 bytes that starts at `half`.
+template <int width>
+QUIRE_INLINE U8x64 zip(const U8x64& x, const U8x64& y, int half) {
+  U8x64 r;
+  for (int part = 0; part < 64; part += 16) {
+    for (int i = 0; i < 8; i += width) {
+      memcpy(r.v + part + 2 * i, x.v + part + half + i, width);
+      memcpy(r.v + part + 2 * i + width, y.v + part + half + i, width);
+    }
+  }
+  return r;
+}
+template <int width>
+QUIRE_INLINE U8x64 zip_low(const U8x64& x, const U8x64& y) {
+  return zip<width>(x, y, 0);
+}
+template <int width>
+QUIRE_INLINE U8x64 zip_high(const U8x64& x, const U8x64& y) {
+  return zip<width>(x, y, 8);
+}
+// A 4 x 4 transposition of parts of 16 bytes.
+QUIRE_INLINE void transpose_parts(U8x64* x) {
+  U8x64 from[4];
+  memcpy(from, x, sizeof from);
+  for (int i = 0; i < 4; ++i) {
+    for (int j = 0; j < 4; ++j) memcpy(x[i].v + 16 * j, from[j].v + 16 * i, 16);
+  }
+}
 
 #undef QUIRE_LANES
