@@ -7,12 +7,11 @@
 // which costs up to half an f16 step of a biased channel), and scale 0 where f16 cannot tell max from min.
 // Which rows stay exact (the paper's residual of 128) is not the format's business.
 //
-// Key page:   [2 groups][scales f16 [head_dim] | zeros f16 [head_dim]] | codes [64 tokens][B]
-// Value page: [64 tokens][scale f16, zero f16 of each group | codes [B]]
+// Key page:   [2 groups][scales f16 [head_dim] | zeros f16 [head_dim]] | packs of codes (panel_codes.h)
+// Value page: scales f16 [G][64 tokens] | zeros f16 [G][64] | packs of codes,  G = ceil(head_dim / 32)
 //
-//   codes of a row: value j in bits (j b) mod 8 ... of byte (j b) / 8, B = ceil(head_dim b / 8)
-//
-// Size: head_dim / 8 + B bytes a key, 4 ceil(head_dim / 32) + B a value: 24 each at b = 2 and 64 dims.
+// Size: (head_dim + head_dim b) / 8 bytes a key, 4 G + head_dim b / 8 a value: 24 each at b = 2 and 64 dims
+// (head_dim of the codes rounded up as panel_codes.h says).
 // Error: at most scale / 2 a value, and what f16 takes off the ends of the range.
 #pragma once
 
@@ -21,6 +20,7 @@
 
 #include "format/code_format.h"
 #include "format/code_parts.h"
+#include "format/panel_codes.h"
 
 namespace quire {
 
@@ -65,22 +65,22 @@ struct Kivi {
                                      "KIVI, arXiv 2402.02750, groups of 32"};
   static constexpr CodebookSpec kCodebook = {CodebookKind::kNone, 0};
   static constexpr int kGroup = 32;
-  static constexpr int kMask = (1 << bits) - 1;
+  using Panel = PanelCodes<bits>;
 
-  QUIRE_INLINE constexpr int codes_bytes(int head_dim) { return (head_dim * bits + 7) / 8; }
-  QUIRE_INLINE constexpr int key_codes_offset(int head_dim) { return kPageRows / kGroup * 4 * head_dim; }
-  QUIRE_INLINE constexpr int key_page_bytes(int head_dim) {
-    return key_codes_offset(head_dim) + kPageRows * codes_bytes(head_dim);
+  static constexpr int groups(int head_dim) { return (head_dim + kGroup - 1) / kGroup; }
+  static constexpr int key_codes_offset(int head_dim) { return kPageRows / kGroup * 4 * head_dim; }
+  static constexpr int value_zeros_offset(int head_dim) { return 2 * kPageRows * groups(head_dim); }
+  static constexpr int value_codes_offset(int head_dim) { return 2 * value_zeros_offset(head_dim); }
+  static constexpr int key_page_bytes(int head_dim) {
+    return key_codes_offset(head_dim) + Panel::key_bytes(head_dim);
   }
-  QUIRE_INLINE constexpr int value_ranges_bytes(int head_dim) { return (head_dim + kGroup - 1) / kGroup * 4; }
-  QUIRE_INLINE constexpr int value_row_bytes(int head_dim) {
-    return value_ranges_bytes(head_dim) + codes_bytes(head_dim);
+  static constexpr int value_page_bytes(int head_dim) {
+    return value_codes_offset(head_dim) + Panel::value_bytes(head_dim);
   }
-  QUIRE_INLINE constexpr int value_page_bytes(int head_dim) { return kPageRows * value_row_bytes(head_dim); }
 
   QUIRE_INLINE void encode_keys(const float* rows, int head_dim, const Codebook&, uint8_t* page) {
-    uint8_t* codes = page + key_codes_offset(head_dim);
-    memset(codes, 0, (size_t)(kPageRows * codes_bytes(head_dim)));
+    uint8_t codes[kPageRows * kMaxHeadDim];
+    memset(codes, 0, sizeof codes);
     for (int t = 0; t < kPageRows; t += kGroup) {
       uint8_t* scales = page + t / kGroup * 4 * head_dim;
       for (int j = 0; j < head_dim; ++j) {
@@ -89,53 +89,48 @@ struct Kivi {
         put_half(scales + 2 * j, range.scale);
         put_half(scales + 2 * (head_dim + j), range.zero);
         for (int i = 0; i < kGroup; ++i) {
-          put_code(codes + (t + i) * codes_bytes(head_dim), j, kivi_code<bits>(channel[i * head_dim], range));
+          codes[(t + i) * kMaxHeadDim + j] = (uint8_t)kivi_code<bits>(channel[i * head_dim], range);
         }
       }
     }
+    Panel::put_keys(codes, head_dim, page + key_codes_offset(head_dim));
   }
 
   QUIRE_INLINE void encode_values(const float* rows, int head_dim, const Codebook&, uint8_t* page) {
-    memset(page, 0, (size_t)value_page_bytes(head_dim));
+    uint8_t codes[kPageRows * kMaxHeadDim];
+    memset(codes, 0, sizeof codes);
     for (int t = 0; t < kPageRows; ++t) {
       const float* x = rows + t * head_dim;
-      uint8_t* ranges = page + t * value_row_bytes(head_dim);
-      uint8_t* codes = ranges + value_ranges_bytes(head_dim);
-      for (int start = 0; start < head_dim; start += kGroup) {
+      for (int g = 0; g < groups(head_dim); ++g) {
+        const int start = g * kGroup;
         const int n = head_dim - start < kGroup ? head_dim - start : kGroup;
         const KiviRange range = kivi_range<bits>(x + start, n, 1);
-        put_half(ranges + start / kGroup * 4, range.scale);
-        put_half(ranges + start / kGroup * 4 + 2, range.zero);
-        for (int i = 0; i < n; ++i) put_code(codes, start + i, kivi_code<bits>(x[start + i], range));
+        uint8_t* scale = page + 2 * (g * kPageRows + t);
+        put_half(scale, range.scale);
+        put_half(scale + value_zeros_offset(head_dim), range.zero);
+        uint8_t* to = codes + t * kMaxHeadDim + start;
+        for (int i = 0; i < n; ++i) to[i] = (uint8_t)kivi_code<bits>(x[start + i], range);
       }
     }
+    Panel::put_values(codes, head_dim, page + value_codes_offset(head_dim));
   }
 
   QUIRE_INLINE void decode_key_row(const uint8_t* page, int head_dim, int row, const Codebook&, float* out) {
     const uint8_t* scales = page + row / kGroup * 4 * head_dim;
     const uint8_t* zeros = scales + 2 * head_dim;
-    const uint8_t* codes = page + key_codes_offset(head_dim) + row * codes_bytes(head_dim);
     for (int j = 0; j < head_dim; ++j) {
-      out[j] = get_half(zeros + 2 * j) + get_half(scales + 2 * j) * (float)get_code(codes, j);
+      const int code = Panel::get_key(page + key_codes_offset(head_dim), head_dim, row, j);
+      out[j] = get_half(zeros + 2 * j) + get_half(scales + 2 * j) * (float)code;
     }
   }
 
   QUIRE_INLINE void decode_value_row(const uint8_t* page, int head_dim, int row, const Codebook&,
                                      float* out) {
-    const uint8_t* ranges = page + row * value_row_bytes(head_dim);
-    const uint8_t* codes = ranges + value_ranges_bytes(head_dim);
     for (int j = 0; j < head_dim; ++j) {
-      const uint8_t* range = ranges + j / kGroup * 4;
-      out[j] = get_half(range + 2) + get_half(range) * (float)get_code(codes, j);
+      const uint8_t* scale = page + 2 * (j / kGroup * kPageRows + row);
+      const int code = Panel::get_value(page + value_codes_offset(head_dim), row, j);
+      out[j] = get_half(scale + value_zeros_offset(head_dim)) + get_half(scale) * (float)code;
     }
-  }
-
- private:
-  QUIRE_INLINE void put_code(uint8_t* codes, int j, int code) {
-    codes[j * bits / 8] = (uint8_t)(codes[j * bits / 8] | (code << (j * bits % 8)));
-  }
-  QUIRE_INLINE int get_code(const uint8_t* codes, int j) {
-    return (codes[j * bits / 8] >> (j * bits % 8)) & kMask;
   }
 };
 

@@ -1,5 +1,5 @@
-// Coding and reading of whole pages, for every format of the catalogue alike; turbo.inl has what is faster
-// for some.
+// Coding and reading of whole pages, for every format of the catalogue alike, and which faster kernels stand
+// in for them: panel_*.inl for codes in panels, row_*.inl for those that lie row by row.
 
 // Attention over codes is bound by memory as soon as it is fused, and a page is too short for the hardware's
 // own prefetcher to get going.
@@ -115,44 +115,87 @@ template <class F>
 struct Fused {
   static constexpr auto score = score_coded<F>;
   static constexpr auto accumulate = accumulate_coded<F>;
+  static constexpr auto open_keys = quire::QUIRE_ISA::open_keys<F>;
+  static constexpr auto open_values = quire::QUIRE_ISA::open_values<F>;
 };
-// The same for single rows.
+// The same for single rows of several pages.
 template <class F>
-struct FusedRows {
+struct SingleRows {
   static constexpr auto score = score_coded_rows<F>;
   static constexpr auto accumulate = accumulate_coded_rows<F>;
 };
+// clang-format off
+#include "kernels/panels.inl"
+#include "kernels/panel_groups.inl"
+#include "kernels/panel_kivi.inl"
+#include "kernels/row_bytes.inl"
+#include "kernels/row_nested.inl"
+#include "kernels/row_polar.inl"
+#include "kernels/row_prod.inl"
+#include "kernels/panel_open.inl"
 #if defined(QUIRE_ISA_avx512)
-#include "kernels/turbo_avx512.inl"
-#include "kernels/turbo_panel_avx512.inl"
+#include "kernels/single_rows_avx512.inl"
 #include "kernels/turbo_rows_avx512.inl"
-// clang-format off: each builds on those before it
 #include "kernels/signvq_avx512.inl"
+#endif
 // clang-format on
+template <class F>
+struct FusedGroups {
+  static constexpr auto score = group_score<F>;
+  static constexpr auto accumulate = group_accumulate<F>;
+  static constexpr auto open_keys = panel_open_keys<GroupOpener<F>>;
+  static constexpr auto open_values = panel_open_values<GroupOpener<F>>;
+};
+template <>
+struct Fused<Q8> : FusedGroups<Q8> {};
+template <>
+struct Fused<Q4> : FusedGroups<Q4> {};
 template <int bits>
-struct Fused<TurboPanel<bits>> {
-  static constexpr auto score = panel_score<bits>;
-  static constexpr auto accumulate = panel_accumulate<bits>;
+struct Fused<TurboPanel<bits>> : FusedGroups<TurboPanel<bits>> {};
+template <int bits>
+struct Fused<Kivi<bits>> {
+  static constexpr auto score = kivi_score<bits>;
+  static constexpr auto accumulate = kivi_accumulate<bits>;
+  static constexpr auto open_keys = panel_open_keys<KiviOpener<bits, true>>;
+  static constexpr auto open_values = panel_open_values<KiviOpener<bits, false>>;
+};
+template <class Keys, class Values>
+struct FusedRows {
+  static constexpr auto score = row_score<Keys>;
+  static constexpr auto accumulate = row_accumulate<Values>;
+  static constexpr auto open_keys = row_open_keys<Keys>;
+  static constexpr auto open_values = row_open_values<Values>;
 };
 template <int bits>
-struct Fused<Turbo<bits>> {
-  static constexpr auto score = turbo_score<bits>;
-  static constexpr auto accumulate = turbo_accumulate<bits>;
-};
+struct Fused<Turbo<bits>> : FusedRows<NestedKeys<bits>, NestedValues<bits>> {};
+template <>
+struct Fused<Polar4> : FusedRows<PolarRows<false>, PolarRows<false>> {};
+template <>
+struct Fused<Polar4r> : FusedRows<PolarRows<true>, PolarRows<true>> {};
 template <int bits>
-struct FusedRows<Turbo<bits>> {
+struct Fused<TurboProd<bits>> {
+  static constexpr auto score = prod_score<bits>;
+  static constexpr auto accumulate = prod_accumulate<bits>;
+  static constexpr auto open_keys = quire::QUIRE_ISA::open_keys<TurboProd<bits>>;
+  static constexpr auto open_values = quire::QUIRE_ISA::open_values<TurboProd<bits>>;
+};
+#if defined(QUIRE_ISA_avx512)
+template <int bits>
+struct SingleRows<Turbo<bits>> {
   static constexpr auto score = turbo_score_rows<bits>;
   static constexpr auto accumulate = turbo_accumulate_rows<bits>;
+};
+template <>
+struct SingleRows<SignVq> {
+  static constexpr auto score = signvq_score_rows;
+  static constexpr auto accumulate = signvq_accumulate_rows;
 };
 template <>
 struct Fused<SignVq> {
   static constexpr auto score = signvq_score;
   static constexpr auto accumulate = signvq_accumulate;
-};
-template <>
-struct FusedRows<SignVq> {
-  static constexpr auto score = signvq_score_rows;
-  static constexpr auto accumulate = signvq_accumulate_rows;
+  static constexpr auto open_keys = quire::QUIRE_ISA::open_keys<SignVq>;
+  static constexpr auto open_values = quire::QUIRE_ISA::open_values<SignVq>;
 };
 #endif
 
@@ -160,12 +203,12 @@ template <class... Entries>
 constexpr CodeOps code_ops(CodeList<Entries...>) {
   return {{seal_keys<typename Entries::Type>...},
           {seal_values<typename Entries::Type>...},
-          {open_keys<typename Entries::Type>...},
-          {open_values<typename Entries::Type>...},
+          {Fused<typename Entries::Type>::open_keys...},
+          {Fused<typename Entries::Type>::open_values...},
           {Fused<typename Entries::Type>::score...},
           {Fused<typename Entries::Type>::accumulate...},
-          {FusedRows<typename Entries::Type>::score...},
-          {FusedRows<typename Entries::Type>::accumulate...},
+          {SingleRows<typename Entries::Type>::score...},
+          {SingleRows<typename Entries::Type>::accumulate...},
           frame_queries,
           unframe_output};
 }

@@ -52,7 +52,7 @@ QUIRE_INLINE void fill_vq_tile(int head_dim, int n_words, RowRefs refs, int firs
     const uint8_t* from = refs.pages[refs.rows[i] / kPageTokens];
     const int row = refs.rows[i] % kPageTokens;
     if (from != *page) {
-      for (int w = 0; w < n_words; ++w) transpose_signs(from + 64 * 8 * w, signs[w]);
+      for (int w = 0; w < n_words; ++w) spread_signs(from + 64 * 8 * w, signs[w]);
       *page = from;
     }
     const uint8_t* bytes = from + SignVq::rows_offset(head_dim) + row * SignVq::row_bytes(head_dim);

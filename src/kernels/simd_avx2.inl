@@ -106,6 +106,9 @@ QUIRE_INLINE float reduce_max(F32x16 x) {
 }
 
 QUIRE_INLINE I32x16 izero() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+QUIRE_INLINE I32x16 add(I32x16 x, I32x16 y) {
+  return {_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)};
+}
 // 256 * high + low
 QUIRE_INLINE I32x16 join(I32x16 x, I32x16 y) {
   return {_mm256_add_epi32(_mm256_slli_epi32(x.a, 8), y.a), _mm256_add_epi32(_mm256_slli_epi32(x.b, 8), y.b)};
@@ -195,4 +198,160 @@ QUIRE_INLINE F32x16 lane_byte(U8x64 x) {
   const __m256i mask = _mm256_set1_epi32(255);
   return {_mm256_cvtepi32_ps(_mm256_and_si256(_mm256_srli_epi32(x.a, 8 * j), mask)),
           _mm256_cvtepi32_ps(_mm256_and_si256(_mm256_srli_epi32(x.b, 8 * j), mask))};
+}
+
+// ---- codes in panels (panels.inl) ----
+
+// Bits of the neighbour byte come in from above.
+template <int n>
+QUIRE_INLINE U8x64 shift_right(U8x64 x) {
+  return {_mm256_srli_epi16(x.a, n), _mm256_srli_epi16(x.b, n)};
+}
+QUIRE_INLINE U8x64 keep_bits(U8x64 x, int mask) {
+  const __m256i bits = _mm256_set1_epi8((char)mask);
+  return {_mm256_and_si256(x.a, bits), _mm256_and_si256(x.b, bits)};
+}
+QUIRE_INLINE U8x64 twice(U8x64 x) { return {_mm256_add_epi8(x.a, x.a), _mm256_add_epi8(x.b, x.b)}; }
+
+// 16 bytes, or 16 floats, to look codes of 4 bits up in.
+struct ByteTable {
+  __m256i v;
+};
+struct FloatTable {
+  __m256 low, high;
+};
+QUIRE_INLINE ByteTable byte_table(const uint8_t* entries) {
+  return {_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i*)entries))};
+}
+// 0 where the highest bit of a code is set.
+QUIRE_INLINE U8x64 look_up(const ByteTable& table, U8x64 codes) {
+  return {_mm256_shuffle_epi8(table.v, codes.a), _mm256_shuffle_epi8(table.v, codes.b)};
+}
+QUIRE_INLINE FloatTable float_table(const float* entries) {
+  return {_mm256_loadu_ps(entries), _mm256_loadu_ps(entries + 8)};
+}
+// vpermps looks at the lowest three bits of each lane; the fourth, moved to the sign, picks the half.
+QUIRE_INLINE __m256 half_look_up(const FloatTable& table, __m256i codes) {
+  return _mm256_blendv_ps(_mm256_permutevar8x32_ps(table.low, codes),
+                          _mm256_permutevar8x32_ps(table.high, codes),
+                          _mm256_castsi256_ps(_mm256_slli_epi32(codes, 28)));
+}
+// The entry of the four bits that start at bit `bit` of each lane.
+template <int bit>
+QUIRE_INLINE F32x16 look_up_lane(const FloatTable& table, U8x64 codes) {
+  return {half_look_up(table, _mm256_srli_epi32(codes.a, bit)),
+          half_look_up(table, _mm256_srli_epi32(codes.b, bit))};
+}
+
+// Codes of 16 bits that multiply bytes. vpmaddwd adds products of neighbours, and bytes 0 and 2, 1 and 3 of a
+// quad become words that are neighbours by a mask and a shift: so codes 0, 2, 1, 3 of a quad lie in that
+// order.
+struct Multipliers {
+  int16_t codes[kMaxHeadDim];
+};
+QUIRE_INLINE void put_multipliers(Multipliers* m, int at, I32x16 codes) {
+  const __m256i packed = _mm256_packs_epi32(codes.a, codes.b);  // halves in turn: a0-3 b0-3 a4-7 b4-7
+  const __m256i ordered = _mm256_permute4x64_epi64(packed, 0xd8);
+  const __m256i low = _mm256_shufflelo_epi16(ordered, 0xd8);
+  _mm256_storeu_si256((__m256i*)(m->codes + at), _mm256_shufflehi_epi16(low, 0xd8));
+}
+// Bytes as they are multiplied.
+struct Factors {
+  __m256i even_a, odd_a, even_b, odd_b;
+};
+QUIRE_INLINE Factors factors(U8x64 x) {
+  const __m256i mask = _mm256_set1_epi16(255);
+  return {_mm256_and_si256(x.a, mask), _mm256_srli_epi16(x.a, 8), _mm256_and_si256(x.b, mask),
+          _mm256_srli_epi16(x.b, 8)};
+}
+struct Products {
+  __m256i a, b;
+};
+QUIRE_INLINE Products start_products(int first) {
+  return {_mm256_set1_epi32(first), _mm256_set1_epi32(first)};
+}
+// sum[lane] += sum over j of x[4 lane + j] * m[4 quad + j]. 256 bytes of 255 times 32512 stay below 2^31.
+QUIRE_INLINE Products add_products(Products sum, const Factors& x, const Multipliers& m, int quad) {
+  int32_t pairs[2];
+  memcpy(pairs, m.codes + 4 * quad, 8);
+  const __m256i even = _mm256_set1_epi32(pairs[0]);
+  const __m256i odd = _mm256_set1_epi32(pairs[1]);
+  sum.a = _mm256_add_epi32(sum.a, _mm256_madd_epi16(x.even_a, even));
+  sum.b = _mm256_add_epi32(sum.b, _mm256_madd_epi16(x.even_b, even));
+  sum.a = _mm256_add_epi32(sum.a, _mm256_madd_epi16(x.odd_a, odd));
+  sum.b = _mm256_add_epi32(sum.b, _mm256_madd_epi16(x.odd_b, odd));
+  return sum;
+}
+QUIRE_INLINE I32x16 total(Products sum) { return {sum.a, sum.b}; }
+
+// ---- rows of bytes (row_bytes.inl) ----
+
+QUIRE_INLINE U8x64 fill_bytes(int x) { return {_mm256_set1_epi8((char)x), _mm256_set1_epi8((char)x)}; }
+QUIRE_INLINE void store_bytes(uint8_t* p, U8x64 x) {
+  _mm256_storeu_si256((__m256i*)p, x.a);
+  _mm256_storeu_si256((__m256i*)(p + 32), x.b);
+}
+QUIRE_INLINE U8x64 add_bytes(U8x64 x, U8x64 y) {
+  return {_mm256_add_epi8(x.a, y.a), _mm256_add_epi8(x.b, y.b)};
+}
+QUIRE_INLINE U8x64 sub_bytes(U8x64 x, U8x64 y) {
+  return {_mm256_sub_epi8(x.a, y.a), _mm256_sub_epi8(x.b, y.b)};
+}
+QUIRE_INLINE U8x64 or_bytes(U8x64 x, U8x64 y) {
+  return {_mm256_or_si256(x.a, y.a), _mm256_or_si256(x.b, y.b)};
+}
+QUIRE_INLINE U8x64 xor_bytes(U8x64 x, U8x64 y) {
+  return {_mm256_xor_si256(x.a, y.a), _mm256_xor_si256(x.b, y.b)};
+}
+// The entries of 16 bytes at p.
+QUIRE_INLINE F32x16 look_up_bytes(const FloatTable& table, const uint8_t* p) {
+  const __m128i codes = _mm_loadu_si128((const __m128i*)p);
+  return {half_look_up(table, _mm256_cvtepu8_epi32(codes)),
+          half_look_up(table, _mm256_cvtepu8_epi32(_mm_srli_si128(codes, 8)))};
+}
+// 64 bytes to look codes of 6 bits up in, as four tables of 16; the upper bits of a code may be anything.
+struct Table64 {
+  ByteTable part[4];
+};
+QUIRE_INLINE Table64 table_64(const uint8_t* entries) {
+  Table64 table;
+  for (int k = 0; k < 4; ++k) table.part[k] = byte_table(entries + 16 * k);
+  return table;
+}
+QUIRE_INLINE U8x64 look_up(const Table64& table, U8x64 codes) {
+  const U8x64 places = keep_bits(codes, 63);
+  U8x64 found = fill_bytes(0);
+  for (int k = 0; k < 4; ++k) {
+    // Below 16 where this is the table; adding 112 sets the highest bit of all others, which look up 0.
+    const U8x64 at = add_bytes(xor_bytes(places, fill_bytes(16 * k)), fill_bytes(112));
+    found = or_bytes(found, look_up(table.part[k], at));
+  }
+  return found;
+}
+// x in the bytes whose code has its highest bit set, else y.
+QUIRE_INLINE U8x64 by_top_bit(U8x64 codes, U8x64 x, U8x64 y) {
+  return {_mm256_blendv_epi8(y.a, x.a, codes.a), _mm256_blendv_epi8(y.b, x.b, codes.b)};
+}
+// Units of `width` bytes of x and y in turn, from the lower (upper) half of each 16 bytes.
+template <int width>
+QUIRE_INLINE U8x64 zip_low(U8x64 x, U8x64 y) {
+  if constexpr (width == 1) return {_mm256_unpacklo_epi8(x.a, y.a), _mm256_unpacklo_epi8(x.b, y.b)};
+  if constexpr (width == 2) return {_mm256_unpacklo_epi16(x.a, y.a), _mm256_unpacklo_epi16(x.b, y.b)};
+  if constexpr (width == 4) return {_mm256_unpacklo_epi32(x.a, y.a), _mm256_unpacklo_epi32(x.b, y.b)};
+  if constexpr (width == 8) return {_mm256_unpacklo_epi64(x.a, y.a), _mm256_unpacklo_epi64(x.b, y.b)};
+}
+template <int width>
+QUIRE_INLINE U8x64 zip_high(U8x64 x, U8x64 y) {
+  if constexpr (width == 1) return {_mm256_unpackhi_epi8(x.a, y.a), _mm256_unpackhi_epi8(x.b, y.b)};
+  if constexpr (width == 2) return {_mm256_unpackhi_epi16(x.a, y.a), _mm256_unpackhi_epi16(x.b, y.b)};
+  if constexpr (width == 4) return {_mm256_unpackhi_epi32(x.a, y.a), _mm256_unpackhi_epi32(x.b, y.b)};
+  if constexpr (width == 8) return {_mm256_unpackhi_epi64(x.a, y.a), _mm256_unpackhi_epi64(x.b, y.b)};
+}
+// A 4 x 4 transposition of parts of 16 bytes.
+QUIRE_INLINE void transpose_parts(U8x64* x) {
+  const U8x64 a = x[0], b = x[1], c = x[2], d = x[3];
+  x[0] = {_mm256_permute2x128_si256(a.a, b.a, 0x20), _mm256_permute2x128_si256(c.a, d.a, 0x20)};
+  x[1] = {_mm256_permute2x128_si256(a.a, b.a, 0x31), _mm256_permute2x128_si256(c.a, d.a, 0x31)};
+  x[2] = {_mm256_permute2x128_si256(a.b, b.b, 0x20), _mm256_permute2x128_si256(c.b, d.b, 0x20)};
+  x[3] = {_mm256_permute2x128_si256(a.b, b.b, 0x31), _mm256_permute2x128_si256(c.b, d.b, 0x31)};
 }

@@ -75,6 +75,7 @@ QUIRE_INLINE float reduce_max(F32x16 x) {
 }
 
 QUIRE_INLINE I32x16 izero() { return {_mm512_setzero_si512()}; }
+QUIRE_INLINE I32x16 add(I32x16 x, I32x16 y) { return {_mm512_add_epi32(x.v, y.v)}; }
 // 256 * high + low
 QUIRE_INLINE I32x16 join(I32x16 high, I32x16 low) {
   return {_mm512_add_epi32(_mm512_slli_epi32(high.v, 8), low.v)};
@@ -114,3 +115,124 @@ QUIRE_INLINE F32x16 lane_byte(U8x64 x) {
 }
 // vpdpbusd takes all 256 weights as they are.
 QUIRE_INLINE I32x16 dot4_wide(I32x16 acc, U8x64 x, const int8_t* a) { return dot4(acc, x, a); }
+
+// ---- codes in panels (panels.inl) ----
+
+// Bits of the neighbour byte come in from above.
+template <int n>
+QUIRE_INLINE U8x64 shift_right(U8x64 x) {
+  return {_mm512_srli_epi16(x.v, n)};
+}
+QUIRE_INLINE U8x64 keep_bits(U8x64 x, int mask) {
+  return {_mm512_and_si512(x.v, _mm512_set1_epi8((char)mask))};
+}
+QUIRE_INLINE U8x64 twice(U8x64 x) { return {_mm512_add_epi8(x.v, x.v)}; }
+
+// 16 bytes, or 16 floats, to look codes of 4 bits up in.
+struct ByteTable {
+  __m512i v;
+};
+struct FloatTable {
+  __m512 v;
+};
+QUIRE_INLINE ByteTable byte_table(const uint8_t* entries) {
+  return {_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i*)entries))};
+}
+// 0 where the highest bit of a code is set.
+QUIRE_INLINE U8x64 look_up(const ByteTable& table, U8x64 codes) {
+  return {_mm512_shuffle_epi8(table.v, codes.v)};
+}
+QUIRE_INLINE FloatTable float_table(const float* entries) { return {_mm512_loadu_ps(entries)}; }
+// The entry of the four bits that start at bit `bit` of each lane; vpermps looks at no others.
+template <int bit>
+QUIRE_INLINE F32x16 look_up_lane(const FloatTable& table, U8x64 codes) {
+  return {_mm512_permutexvar_ps(_mm512_srli_epi32(codes.v, bit), table.v)};
+}
+
+// Codes of 16 bits that multiply bytes, in two planes: vpdpbusd takes bytes.
+struct Multipliers {
+  int8_t high[kMaxHeadDim];
+  int8_t low[kMaxHeadDim];
+};
+QUIRE_INLINE void put_multipliers(Multipliers* m, int at, I32x16 codes) {
+  store_planes(m->high + at, m->low + at, codes);
+}
+// Bytes as they are multiplied.
+struct Factors {
+  __m512i v;
+};
+QUIRE_INLINE Factors factors(U8x64 x) { return {x.v}; }
+struct Products {
+  __m512i high, low;
+};
+QUIRE_INLINE Products start_products(int first) { return {_mm512_setzero_si512(), _mm512_set1_epi32(first)}; }
+// sum[lane] += sum over j of x[4 lane + j] * m[4 quad + j]
+QUIRE_INLINE Products add_products(Products sum, const Factors& x, const Multipliers& m, int quad) {
+  int32_t high, low;
+  memcpy(&high, m.high + 4 * quad, 4);
+  memcpy(&low, m.low + 4 * quad, 4);
+  return {_mm512_dpbusd_epi32(sum.high, x.v, _mm512_set1_epi32(high)),
+          _mm512_dpbusd_epi32(sum.low, x.v, _mm512_set1_epi32(low))};
+}
+QUIRE_INLINE I32x16 total(Products sum) { return join({sum.high}, {sum.low}); }
+
+// ---- rows of bytes (row_bytes.inl) ----
+
+QUIRE_INLINE U8x64 fill_bytes(int x) { return {_mm512_set1_epi8((char)x)}; }
+QUIRE_INLINE void store_bytes(uint8_t* p, U8x64 x) { _mm512_storeu_si512(p, x.v); }
+QUIRE_INLINE U8x64 add_bytes(U8x64 x, U8x64 y) { return {_mm512_add_epi8(x.v, y.v)}; }
+QUIRE_INLINE U8x64 sub_bytes(U8x64 x, U8x64 y) { return {_mm512_sub_epi8(x.v, y.v)}; }
+QUIRE_INLINE U8x64 or_bytes(U8x64 x, U8x64 y) { return {_mm512_or_si512(x.v, y.v)}; }
+QUIRE_INLINE U8x64 xor_bytes(U8x64 x, U8x64 y) { return {_mm512_xor_si512(x.v, y.v)}; }
+// The entries of 16 bytes at p.
+QUIRE_INLINE F32x16 look_up_bytes(const FloatTable& table, const uint8_t* p) {
+  return {_mm512_permutexvar_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i*)p)), table.v)};
+}
+// 64 bytes to look codes of 6 bits up in, as words for vpermi2w, which looks at no other bits: once in the
+// lower byte for the even bytes of the codes, once in the upper for the odd ones.
+struct Table64 {
+  __m512i low[2], high[2];
+};
+QUIRE_INLINE Table64 table_64(const uint8_t* entries) {
+  Table64 table;
+  for (int i = 0; i < 2; ++i) {
+    table.low[i] = _mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i*)(entries + 32 * i)));
+    table.high[i] = _mm512_slli_epi16(table.low[i], 8);
+  }
+  return table;
+}
+QUIRE_INLINE U8x64 look_up(const Table64& table, U8x64 codes) {
+  const __m512i even = _mm512_permutex2var_epi16(table.low[0], codes.v, table.low[1]);
+  const __m512i odd = _mm512_permutex2var_epi16(table.high[0], _mm512_srli_epi16(codes.v, 8), table.high[1]);
+  return {_mm512_or_si512(even, odd)};
+}
+// x in the bytes whose code has its highest bit set, else y.
+QUIRE_INLINE U8x64 by_top_bit(U8x64 codes, U8x64 x, U8x64 y) {
+  return {_mm512_mask_blend_epi8(_mm512_movepi8_mask(codes.v), y.v, x.v)};
+}
+// Units of `width` bytes of x and y in turn, from the lower (upper) half of each 16 bytes.
+template <int width>
+QUIRE_INLINE U8x64 zip_low(U8x64 x, U8x64 y) {
+  if constexpr (width == 1) return {_mm512_unpacklo_epi8(x.v, y.v)};
+  if constexpr (width == 2) return {_mm512_unpacklo_epi16(x.v, y.v)};
+  if constexpr (width == 4) return {_mm512_unpacklo_epi32(x.v, y.v)};
+  if constexpr (width == 8) return {_mm512_unpacklo_epi64(x.v, y.v)};
+}
+template <int width>
+QUIRE_INLINE U8x64 zip_high(U8x64 x, U8x64 y) {
+  if constexpr (width == 1) return {_mm512_unpackhi_epi8(x.v, y.v)};
+  if constexpr (width == 2) return {_mm512_unpackhi_epi16(x.v, y.v)};
+  if constexpr (width == 4) return {_mm512_unpackhi_epi32(x.v, y.v)};
+  if constexpr (width == 8) return {_mm512_unpackhi_epi64(x.v, y.v)};
+}
+// A 4 x 4 transposition of parts of 16 bytes.
+QUIRE_INLINE void transpose_parts(U8x64* x) {
+  const __m512i a = _mm512_shuffle_i32x4(x[0].v, x[1].v, 0x44);
+  const __m512i b = _mm512_shuffle_i32x4(x[2].v, x[3].v, 0x44);
+  const __m512i c = _mm512_shuffle_i32x4(x[0].v, x[1].v, 0xee);
+  const __m512i d = _mm512_shuffle_i32x4(x[2].v, x[3].v, 0xee);
+  x[0].v = _mm512_shuffle_i32x4(a, b, 0x88);
+  x[1].v = _mm512_shuffle_i32x4(a, b, 0xdd);
+  x[2].v = _mm512_shuffle_i32x4(c, d, 0x88);
+  x[3].v = _mm512_shuffle_i32x4(c, d, 0xdd);
+}

@@ -65,6 +65,7 @@ QUIRE_INLINE float reduce_max(F32x16 x) {
 }
 
 QUIRE_INLINE I32x16 izero() { QUIRE_LANES(I32x16, 0); }
+QUIRE_INLINE I32x16 add(I32x16 a, I32x16 b) { QUIRE_LANES(I32x16, a.v[i] + b.v[i]); }
 // 256 * high + low
 QUIRE_INLINE I32x16 join(I32x16 high, I32x16 low) { QUIRE_LANES(I32x16, 256 * high.v[i] + low.v[i]); }
 QUIRE_INLINE int reduce_add(I32x16 x) {
@@ -113,6 +114,152 @@ QUIRE_INLINE I32x16 dot4_wide(I32x16 acc, const U8x64& x, const int8_t* a) { ret
 template <int j>
 QUIRE_INLINE F32x16 lane_byte(const U8x64& x) {
   QUIRE_LANES(F32x16, (float)x.v[4 * i + j]);
+}
+
+// ---- codes in panels (panels.inl) ----
+
+// Bits of the neighbour byte may come in from above on other instruction sets; here they do not.
+template <int n>
+QUIRE_INLINE U8x64 shift_right(U8x64 x) {
+  for (int i = 0; i < 64; ++i) x.v[i] = (uint8_t)(x.v[i] >> n);
+  return x;
+}
+QUIRE_INLINE U8x64 keep_bits(U8x64 x, int mask) {
+  for (int i = 0; i < 64; ++i) x.v[i] = (uint8_t)(x.v[i] & mask);
+  return x;
+}
+QUIRE_INLINE U8x64 twice(U8x64 x) {
+  for (int i = 0; i < 64; ++i) x.v[i] = (uint8_t)(2 * x.v[i]);
+  return x;
+}
+
+// 16 bytes, or 16 floats, to look codes of 4 bits up in.
+struct ByteTable {
+  uint8_t v[16];
+};
+struct FloatTable {
+  float v[16];
+};
+QUIRE_INLINE ByteTable byte_table(const uint8_t* entries) {
+  ByteTable table;
+  memcpy(table.v, entries, 16);
+  return table;
+}
+// 0 where the highest bit of a code is set.
+QUIRE_INLINE U8x64 look_up(const ByteTable& table, U8x64 codes) {
+  for (int i = 0; i < 64; ++i) codes.v[i] = codes.v[i] & 128 ? 0 : table.v[codes.v[i] & 15];
+  return codes;
+}
+QUIRE_INLINE FloatTable float_table(const float* entries) {
+  FloatTable table;
+  memcpy(table.v, entries, sizeof table.v);
+  return table;
+}
+// The entry of the four bits that start at bit `bit` of each lane.
+template <int bit>
+QUIRE_INLINE F32x16 look_up_lane(const FloatTable& table, const U8x64& codes) {
+  QUIRE_LANES(F32x16, table.v[(codes.v[4 * i + bit / 8] >> (bit % 8)) & 15]);
+}
+
+// Codes of 16 bits that multiply bytes.
+struct Multipliers {
+  int16_t codes[kMaxHeadDim];
+};
+QUIRE_INLINE void put_multipliers(Multipliers* m, int at, I32x16 codes) {
+  for (int i = 0; i < 16; ++i) m->codes[at + i] = (int16_t)codes.v[i];
+}
+using Factors = U8x64;
+QUIRE_INLINE Factors factors(const U8x64& x) { return x; }
+using Products = I32x16;
+QUIRE_INLINE Products start_products(int first) { QUIRE_LANES(I32x16, first); }
+// sum[lane] += sum over j of x[4 lane + j] * m[4 quad + j]
+QUIRE_INLINE Products add_products(Products sum, const Factors& x, const Multipliers& m, int quad) {
+  for (int i = 0; i < 16; ++i) {
+    for (int j = 0; j < 4; ++j) sum.v[i] += x.v[4 * i + j] * m.codes[4 * quad + j];
+  }
+  return sum;
+}
+QUIRE_INLINE I32x16 total(const Products& sum) { return sum; }
+
+// ---- rows of bytes (row_bytes.inl) ----
+
+QUIRE_INLINE U8x64 fill_bytes(int x) {
+  U8x64 r;
+  memset(r.v, x, 64);
+  return r;
+}
+QUIRE_INLINE void store_bytes(uint8_t* p, const U8x64& x) { memcpy(p, x.v, 64); }
+QUIRE_INLINE U8x64 add_bytes(U8x64 x, const U8x64& y) {
+  for (int i = 0; i < 64; ++i) x.v[i] = (uint8_t)(x.v[i] + y.v[i]);
+  return x;
+}
+QUIRE_INLINE U8x64 sub_bytes(U8x64 x, const U8x64& y) {
+  for (int i = 0; i < 64; ++i) x.v[i] = (uint8_t)(x.v[i] - y.v[i]);
+  return x;
+}
+QUIRE_INLINE U8x64 or_bytes(U8x64 x, const U8x64& y) {
+  for (int i = 0; i < 64; ++i) x.v[i] = (uint8_t)(x.v[i] | y.v[i]);
+  return x;
+}
+QUIRE_INLINE U8x64 xor_bytes(U8x64 x, const U8x64& y) {
+  for (int i = 0; i < 64; ++i) x.v[i] = (uint8_t)(x.v[i] ^ y.v[i]);
+  return x;
+}
+// The entries of 16 bytes at p.
+QUIRE_INLINE F32x16 look_up_bytes(const FloatTable& table, const uint8_t* p) {
+  QUIRE_LANES(F32x16, table.v[p[i] & 15]);
+}
+// 64 bytes to look codes of 6 bits up in, as four tables of 16; the upper bits of a code may be anything.
+struct Table64 {
+  ByteTable part[4];
+};
+QUIRE_INLINE Table64 table_64(const uint8_t* entries) {
+  Table64 table;
+  for (int k = 0; k < 4; ++k) table.part[k] = byte_table(entries + 16 * k);
+  return table;
+}
+QUIRE_INLINE U8x64 look_up(const Table64& table, U8x64 codes) {
+  const U8x64 places = keep_bits(codes, 63);
+  U8x64 found = fill_bytes(0);
+  for (int k = 0; k < 4; ++k) {
+    // Below 16 where this is the table; adding 112 sets the highest bit of all others, which look up 0.
+    const U8x64 at = add_bytes(xor_bytes(places, fill_bytes(16 * k)), fill_bytes(112));
+    found = or_bytes(found, look_up(table.part[k], at));
+  }
+  return found;
+}
+// x in the bytes whose code has its highest bit set, else y.
+QUIRE_INLINE U8x64 by_top_bit(const U8x64& codes, U8x64 x, const U8x64& y) {
+  for (int i = 0; i < 64; ++i) x.v[i] = codes.v[i] & 128 ? x.v[i] : y.v[i];
+  return x;
+}
+// Units of `width` bytes of x and y in turn, from the half of each 16 bytes that starts at `half`.
+template <int width>
+QUIRE_INLINE U8x64 zip(const U8x64& x, const U8x64& y, int half) {
+  U8x64 r;
+  for (int part = 0; part < 64; part += 16) {
+    for (int i = 0; i < 8; i += width) {
+      memcpy(r.v + part + 2 * i, x.v + part + half + i, width);
+      memcpy(r.v + part + 2 * i + width, y.v + part + half + i, width);
+    }
+  }
+  return r;
+}
+template <int width>
+QUIRE_INLINE U8x64 zip_low(const U8x64& x, const U8x64& y) {
+  return zip<width>(x, y, 0);
+}
+template <int width>
+QUIRE_INLINE U8x64 zip_high(const U8x64& x, const U8x64& y) {
+  return zip<width>(x, y, 8);
+}
+// A 4 x 4 transposition of parts of 16 bytes.
+QUIRE_INLINE void transpose_parts(U8x64* x) {
+  U8x64 from[4];
+  memcpy(from, x, sizeof from);
+  for (int i = 0; i < 4; ++i) {
+    for (int j = 0; j < 4; ++j) memcpy(x[i].v + 16 * j, from[j].v + 16 * i, 16);
+  }
 }
 
 #undef QUIRE_LANES

@@ -1,5 +1,5 @@
 // Single rows of nested pages, from any page of a run: what is read when an index has named the rows.
-// Rounding of queries, codebook and weights as in turbo_avx512.inl, whose parts these share.
+// Rounding of queries, codebook and weights as in single_rows_avx512.inl, whose parts these share.
 
 constexpr int kRowTile = 16;  // rows scored together
 
@@ -20,7 +20,7 @@ QUIRE_INLINE void fill_key_tile(const ByteBook& book, int head_dim, int n_words,
     const uint8_t* from = refs.pages[refs.rows[i] / kPageTokens];
     const int row = refs.rows[i] % kPageTokens;
     if (from != *page) {
-      for (int w = 0; w < n_words; ++w) transpose_signs(from + 64 * 8 * w, signs[w]);
+      for (int w = 0; w < n_words; ++w) spread_signs(from + 64 * 8 * w, signs[w]);
       *page = from;
     }
     const uint8_t* planes = from + F::key_planes_offset(head_dim) + row * F::key_planes_bytes(head_dim);
@@ -146,7 +146,7 @@ QUIRE_INLINE void kept_weights(const float* p, uint64_t kept, const ValueTile& t
   weights_to_bytes(w, n, out);
 }
 
-// As turbo_value_bytes(), of the listed rows.
+// Values of the listed rows, 64 dims from word w on, interleaved: [four rows][4 registers].
 template <int bits>
 QUIRE_INLINE void row_value_bytes(const ByteBook& book, int head_dim, const ValueTile& tile, int w,
                                   __m512i* out) {

@@ -26,36 +26,59 @@ std::vector<float> counting_page() {
   return rows;
 }
 
+// Where panel_codes.h puts a code: keys in steps of 16 tokens and 4 dims, values of 16 dims and 4 tokens.
+template <int bits>
+int key_code(const uint8_t* packs, int head_dim, int t, int d) {
+  constexpr int steps = 8 / bits;  // of a pack; not for 3 bits
+  const int quads = (head_dim + 4 * steps - 1) / (4 * steps) * steps;
+  const int step = t / 16 * quads + d / 4;
+  return packs[step / steps * 64 + t % 16 * 4 + d % 4] >> (step % steps * bits) & ((1 << bits) - 1);
+}
+template <int bits>
+int value_code(const uint8_t* packs, int t, int d) {
+  constexpr int steps = 8 / bits;
+  const int step = d / 16 * 16 + t / 4;
+  return packs[step / steps * 64 + d % 16 * 4 + t % 4] >> (step % steps * bits) & ((1 << bits) - 1);
+}
+
+// Two groups of scales of 64 tokens come first.
+constexpr int kTwoGroups = 2 * 2 * 64;
+
 TEST(GroupCodes, Q8Bytes) {
   const std::vector<uint8_t> page = encoded<Q8>(counting_page(), 40, {}, true);
-  const uint8_t* row = page.data() + (34 + 10);
-  EXPECT_EQ(get_half(row), f16_to_f32(f32_to_f16(31.0f / 127.0f)));
-  EXPECT_EQ(row[2], 0);
-  EXPECT_EQ(row[2 + 31], 127);
-  EXPECT_EQ(row[2 + 10], 41);  // 10 * 127 / 31 = 40.97
-  EXPECT_EQ(get_half(row + 34), f16_to_f32(f32_to_f16(8.0f / 127.0f)));
-  EXPECT_EQ(static_cast<int8_t>(row[36]), -127);
-  EXPECT_EQ(static_cast<int8_t>(row[36 + 7]), -16);  // -127 / 8 = -15.9
+  const auto code = [&](int d) { return key_code<8>(page.data() + kTwoGroups, 40, 1, d) - 128; };
+  EXPECT_EQ(get_half(page.data() + 2), f16_to_f32(f32_to_f16(31.0f / 127.0f)));
+  EXPECT_EQ(code(0), 0);
+  EXPECT_EQ(code(31), 127);
+  EXPECT_EQ(code(10), 41);  // 10 * 127 / 31 = 40.97
+  EXPECT_EQ(get_half(page.data() + 128 + 2), f16_to_f32(f32_to_f16(8.0f / 127.0f)));
+  EXPECT_EQ(code(32), -127);
+  EXPECT_EQ(code(39), -16);  // -127 / 8 = -15.9
 }
 
 TEST(GroupCodes, Q4Bytes) {
-  const std::vector<uint8_t> page = encoded<Q4>(counting_page(), 40, {}, true);
-  const uint8_t* row = page.data() + (18 + 6);
-  EXPECT_EQ(get_half(row), -31.0f / 8.0f);  // the largest value is positive, so code 0 stands for it
-  EXPECT_EQ(row[2], 8 | (4 << 4));          // 0 and 16: 8.5 - 16 * 8 / 31 = 4.4
-  EXPECT_EQ(row[2 + 15], 4 | (0 << 4));     // 15 and 31: 8.5 - 3.87 = 4.6
-  EXPECT_EQ(get_half(row + 18), 1.0f);      // -8 / -8
-  EXPECT_EQ(row[20], 0 | (4 << 4));         // -8 and -4
-  EXPECT_EQ(row[23], 3 | (7 << 4));         // -5 and -1
+  for (const bool keys : {true, false}) {
+    const std::vector<uint8_t> page = encoded<Q4>(counting_page(), 40, {}, keys);
+    const auto code = [&](int d) {
+      const uint8_t* packs = page.data() + kTwoGroups;
+      return keys ? key_code<4>(packs, 40, 1, d) : value_code<4>(packs, 1, d);
+    };
+    EXPECT_EQ(get_half(page.data() + 2), -31.0f / 8.0f);  // the largest value is positive, so code 0 is it
+    EXPECT_EQ(code(0), 8);
+    EXPECT_EQ(code(16), 4);  // 8.5 - 16 * 8 / 31 = 4.4
+    EXPECT_EQ(code(15), 4);  // 8.5 - 3.87 = 4.6
+    EXPECT_EQ(code(31), 0);
+    EXPECT_EQ(get_half(page.data() + 128 + 2), 1.0f);  // -8 / -8
+    for (int j = 0; j < 8; ++j) EXPECT_EQ(code(32 + j), j);
+  }
 }
 
 TEST(GroupCodes, Q4OddGroup) {
   std::vector<float> rows(page_values(9), 0.0f);
   for (int j = 0; j < 9; ++j) rows[static_cast<size_t>(j)] = static_cast<float>(j - 8);
   const std::vector<uint8_t> page = encoded<Q4>(rows, 9, {}, true);
-  const std::vector<uint8_t> expected = {0x00,         0x3c, 0 | (5 << 4), 1 | (6 << 4), 2 | (7 << 4),
-                                         3 | (8 << 4), 4};
-  EXPECT_EQ(std::vector<uint8_t>(page.begin(), page.begin() + 7), expected);
+  EXPECT_EQ(get_half(page.data()), 1.0f);
+  for (int j = 0; j < 9; ++j) EXPECT_EQ(key_code<4>(page.data() + 128, 9, 0, j), j);
   const std::vector<float> back = decoded<Q4>(page, 9, {}, true);
   for (int j = 0; j < 9; ++j) EXPECT_EQ(back[static_cast<size_t>(j)], static_cast<float>(j - 8));
 }
@@ -74,24 +97,28 @@ TEST(Kivi, KeyBytes) {
       EXPECT_EQ(get_half(page.data() + g * 160 + 80 + 2 * j), static_cast<float>(j + g));
     }
   }
-  const uint8_t four_codes[] = {0x00, 0x55, 0xaa, 0xff};
   for (int t = 0; t < 64; ++t) {
-    for (int b = 0; b < 10; ++b) EXPECT_EQ(page[static_cast<size_t>(320 + t * 10 + b)], four_codes[t % 4]);
+    for (int j = 0; j < 40; ++j) EXPECT_EQ(key_code<2>(page.data() + 320, 40, t, j), t % 4);
   }
   EXPECT_EQ(decoded<Kivi<2>>(page, 40, {}, true), rows);
 }
 
 TEST(Kivi, ValueBytes) {
   const std::vector<uint8_t> page = encoded<Kivi<4>>(counting_page(), 40, {}, false);
-  const uint8_t* row = page.data() + (8 + 20);
-  EXPECT_EQ(get_half(row), f16_to_f32(f32_to_f16(31.0f / 15.0f)));
-  EXPECT_EQ(get_half(row + 2), 0.0f);
-  EXPECT_EQ(get_half(row + 4), f16_to_f32(f32_to_f16(7.0f / 15.0f)));
-  EXPECT_EQ(get_half(row + 6), -8.0f);
-  EXPECT_EQ(row[8], 0 | (0 << 4));         // 0, and 1 / 2.07 = 0.48
-  EXPECT_EQ(row[8 + 15], 15 | (15 << 4));  // 30 / 2.07 = 14.5, and 15
-  EXPECT_EQ(row[8 + 16], 0 | (2 << 4));    // -8, and 1 / 0.467 = 2.1 above it
-  EXPECT_EQ(row[8 + 19], 13 | (15 << 4));
+  const uint8_t* zeros = page.data() + kTwoGroups;
+  const auto code = [&](int d) { return value_code<4>(zeros + kTwoGroups, 1, d); };
+  EXPECT_EQ(get_half(page.data() + 2), f16_to_f32(f32_to_f16(31.0f / 15.0f)));
+  EXPECT_EQ(get_half(zeros + 2), 0.0f);
+  EXPECT_EQ(get_half(page.data() + 128 + 2), f16_to_f32(f32_to_f16(7.0f / 15.0f)));
+  EXPECT_EQ(get_half(zeros + 128 + 2), -8.0f);
+  EXPECT_EQ(code(0), 0);
+  EXPECT_EQ(code(1), 0);    // 1 / 2.07 = 0.48
+  EXPECT_EQ(code(30), 15);  // 30 / 2.07 = 14.5
+  EXPECT_EQ(code(31), 15);
+  EXPECT_EQ(code(32), 0);  // -8
+  EXPECT_EQ(code(33), 2);  // 1 / 0.467 = 2.1 above it
+  EXPECT_EQ(code(38), 13);
+  EXPECT_EQ(code(39), 15);
 }
 
 TEST(Kivi, ConstantGroupsHaveNoScale) {
@@ -195,31 +222,33 @@ TEST(CodesInUse, Turbo) {
   EXPECT_EQ(turbo_codes_in_use<4>(), 16u);
 }
 
-// Different `bits`-wide fields of a row's bytes from `from` on, over some pages of head size 64.
+// Different `bits`-wide fields of a page's last `n_bytes`, over some pages of head size 64.
 template <class F>
-size_t fields_in_use(int row_bytes, int from, int bits, bool keys) {
+size_t fields_in_use(size_t n_bytes, int bits, bool keys) {
   std::set<int> used;
   for (uint64_t seed = 0; seed < 8; ++seed) {
     const std::vector<uint8_t> page = encoded<F>(gaussian_page(64, seed), 64, codebook_of<F>(64), keys);
-    const uint8_t* rows = page.data() + page.size() - static_cast<size_t>(64 * row_bytes);
-    for (int t = 0; t < 64; ++t) {
-      for (int i = from; i < row_bytes; ++i) {
-        for (int shift = 0; shift < 8; shift += bits)
-          used.insert(rows[t * row_bytes + i] >> shift & ((1 << bits) - 1));
-      }
+    for (size_t i = page.size() - n_bytes; i < page.size(); ++i) {
+      for (int shift = 0; shift < 8; shift += bits) used.insert(page[i] >> shift & ((1 << bits) - 1));
     }
   }
   return used.size();
 }
 
 TEST(CodesInUse, Others) {
-  EXPECT_EQ(fields_in_use<Kivi<2>>(16, 0, 2, true), 4u);
-  EXPECT_EQ(fields_in_use<Kivi<4>>(32, 0, 4, true), 16u);
-  EXPECT_EQ(fields_in_use<Kivi<2>>(8 + 16, 8, 2, false), 4u);
-  EXPECT_EQ(fields_in_use<Kivi<4>>(8 + 32, 8, 4, false), 16u);
-  EXPECT_EQ(fields_in_use<Q4>(36, 20, 4, true), 16u);   // of the second group: its scale is at 18
-  EXPECT_EQ(fields_in_use<Q8>(68, 36, 8, true), 255u);  // -128 is left out
-  EXPECT_EQ(fields_in_use<Polar4>(34, 2, 8, true), 256u);
+  for (const bool keys : {true, false}) {
+    EXPECT_EQ(fields_in_use<Kivi<2>>(64 * 16, 2, keys), 4u);
+    EXPECT_EQ(fields_in_use<Kivi<4>>(64 * 32, 4, keys), 16u);
+    EXPECT_EQ(fields_in_use<Q4>(64 * 32, 4, keys), 16u);
+    EXPECT_EQ(fields_in_use<Q8>(64 * 64, 8, keys), 255u);  // -128 is left out
+  }
+  std::set<int> used;
+  for (uint64_t seed = 0; seed < 8; ++seed) {
+    const std::vector<uint8_t> page =
+        encoded<Polar4>(gaussian_page(64, seed), 64, codebook_of<Polar4>(64), true);
+    for (size_t t = 0; t < 64; ++t) used.insert(page.begin() + t * 34 + 2, page.begin() + t * 34 + 34);
+  }
+  EXPECT_EQ(used.size(), 256u);
 }
 
 }  // namespace

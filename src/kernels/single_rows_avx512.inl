@@ -1,9 +1,9 @@
-// Turbo codes scored and summed as bytes: a code is looked up as a signed byte, and byte dot products do the
-// rest. Included by isa.cpp for AVX-512 only.
+// Parts of the kernels that read single rows of pages as bytes: a code is looked up as a signed byte, and
+// byte dot products do the rest. Included by codes.inl for AVX-512 only.
 //
-// The codebook and the queries are rounded to 8 bits (1/127 of their largest value: about a fifteenth of
-// turbo4's own error), the weights of the values to 16. Bytes of codes are kept with 128 added, as vpdpbusd
-// takes one operand unsigned; 128 times the sum of the other operand is taken off afterwards.
+// Codebook and queries are rounded to 8 bits (1/127 of their largest value: about a fifteenth of nested4's
+// own error), the weights of values to 16. Bytes of codes are kept with 128 added, as vpdpbusd takes one
+// operand unsigned; 128 times the sum of the other operand is taken off afterwards.
 
 constexpr int kTurboWords = kMaxHeadDim / 64;  // 64 dims a register
 
@@ -36,7 +36,7 @@ QUIRE_INLINE __m512i turbo_bytes(const ByteBook& book, uint64_t sign, const uint
 
 // Transposes eight rows of 64 bytes, [group][token], into 64 words of eight bytes; the word of a token lies
 // at sign_slot(token).
-QUIRE_INLINE void transpose_signs(const uint8_t* plane, uint64_t* words) {
+QUIRE_INLINE void spread_signs(const uint8_t* plane, uint64_t* words) {
   __m512i a[8], t[8];
   for (int g = 0; g < 8; ++g) a[g] = _mm512_loadu_si512(plane + 64 * g);
   for (int i = 0; i < 4; ++i) {
@@ -78,27 +78,6 @@ QUIRE_INLINE __m512i sum_each(const __m512i* x) {
   return _mm512_add_epi32(_mm512_shuffle_i32x4(c[0], c[1], 0x88), _mm512_shuffle_i32x4(c[0], c[1], 0xdd));
 }
 
-// The rows that are named, in order, padded to a multiple of `step` with the last one.
-struct RowList {
-  uint8_t row[kPageTokens + 16];
-  int n;
-  int padded;
-};
-
-QUIRE_INLINE RowList list_rows(uint64_t rows, int step) {
-  RowList list;
-  if (rows == ~0ull) {
-    for (int i = 0; i < kPageTokens; ++i) list.row[i] = (uint8_t)i;
-    list.n = list.padded = kPageTokens;
-    return list;
-  }
-  list.n = 0;
-  for (; rows != 0; rows &= rows - 1) list.row[list.n++] = (uint8_t)__builtin_ctzll(rows);
-  list.padded = (list.n + step - 1) / step * step;
-  for (int i = list.n; i < list.padded; ++i) list.row[i] = list.row[list.n - 1];
-  return list;
-}
-
 // A query as bytes; dims past head_dim are 0, so that what is read past a row does not count.
 struct ByteQuery {
   int8_t q[kMaxHeadDim];
@@ -126,70 +105,6 @@ QUIRE_INLINE void byte_query(const float* q, int head_dim, int n_words, ByteQuer
   out->sum = _mm512_reduce_add_epi32(sum);
 }
 
-// Bytes of the keys of the listed rows, [row][n_words * 64].
-template <int bits>
-QUIRE_INLINE void turbo_key_bytes(const ByteBook& book, int head_dim, const uint8_t* page,
-                                  const RowList& list, int n_words, uint8_t* bytes) {
-  using F = Turbo<bits>;
-  uint64_t signs[kTurboWords][64];
-  for (int w = 0; w < n_words; ++w) transpose_signs(page + 64 * 8 * w, signs[w]);
-  const uint8_t* planes = page + F::key_planes_offset(head_dim);
-  for (int i = 0; i < list.padded; ++i) {
-    const int row = list.row[i];
-    const uint8_t* row_planes = planes + row * F::key_planes_bytes(head_dim);
-    for (int w = 0; w < n_words; ++w) {
-      _mm512_storeu_si512(
-          bytes + (i * n_words + w) * 64,
-          turbo_bytes<bits>(book, signs[w][sign_slot(row)], row_planes + 8 * w, plane_bytes(head_dim)));
-    }
-  }
-}
-
-// scores [n][64] of the rows named = <q, key>, q [n][head_dim] in the frame.
-template <int bits>
-void turbo_score(const Codebook& codebook, const float* q, int n, int head_dim, const uint8_t* page,
-                 uint64_t rows, float* scores, BytesAhead next) {
-  fetch_ahead(next);
-  const ByteBook book = byte_book<bits>(codebook);
-  const int n_words = (head_dim + 63) / 64;
-  const RowList list = list_rows(rows, 16);
-  uint8_t bytes[kPageTokens * kMaxHeadDim];
-  turbo_key_bytes<bits>(book, head_dim, page, list, n_words, bytes);
-  const uint16_t* norms = (const uint16_t*)(page + Turbo<bits>::key_norms_offset(head_dim));
-  float norm[kPageTokens + 16];
-  for (int t = 0; t < kPageTokens; t += 16) store(norm + t, load_f16(norms + t));
-  for (int i = 0; i < n; ++i) {
-    ByteQuery query;
-    byte_query(q + i * head_dim, head_dim, n_words, &query);
-    const float scale = query.scale * book.scale;
-    for (int first = 0; first < list.padded; first += 16) {
-      __m512i acc[16];
-#pragma GCC unroll 16
-      for (int r = 0; r < 16; ++r) acc[r] = _mm512_setzero_si512();
-      for (int w = 0; w < n_words; ++w) {
-        const __m512i x = _mm512_loadu_si512(query.q + 64 * w);
-        const uint8_t* row_bytes = bytes + (first * n_words + w) * 64;
-#pragma GCC unroll 16
-        for (int r = 0; r < 16; ++r) {
-          acc[r] = _mm512_dpbusd_epi32(acc[r], _mm512_loadu_si512(row_bytes + r * n_words * 64), x);
-        }
-      }
-      const __m512i sums = _mm512_sub_epi32(sum_each(acc), _mm512_set1_epi32(128 * query.sum));
-      const F32x16 products = mul(to_float({sums}), set1(scale));
-      if (list.n == kPageTokens) {
-        store(scores + i * kPageTokens + first, mul(products, load(norm + first)));
-      } else {
-        float lanes[16];
-        store(lanes, products);
-        for (int r = 0; r < 16 && first + r < list.n; ++r) {
-          const int row = list.row[first + r];
-          scores[i * kPageTokens + row] = lanes[r] * norm[row];
-        }
-      }
-    }
-  }
-}
-
 // Weights of the listed rows as 16-bit codes in two planes of bytes, four rows a word.
 struct ByteWeights {
   int8_t high[kPageTokens];
@@ -214,17 +129,6 @@ QUIRE_INLINE void weights_to_bytes(const float* w, int n, ByteWeights* out) {
   out->sum = _mm512_reduce_add_epi32(sum);
 }
 
-QUIRE_INLINE void byte_weights(const float* p, const float* norm, const RowList& list, ByteWeights* out) {
-  float w[kPageTokens + 16];
-  if (list.n == kPageTokens) {
-    for (int i = 0; i < kPageTokens; i += 16) store(w + i, mul(load(p + i), load(norm + i)));
-  } else {
-    for (int i = 0; i < list.n; ++i) w[i] = p[list.row[i]] * norm[list.row[i]];
-    store(w + list.n, zero());
-  }
-  weights_to_bytes(w, list.n, out);
-}
-
 // Four rows of 64 bytes -> four registers, where 32-bit lane e of register i holds the bytes of dim
 // 16 (e / 4) + 4 i + e % 4 of the four rows.
 QUIRE_INLINE void interleave_rows(const __m512i* rows, __m512i* out) {
@@ -236,23 +140,6 @@ QUIRE_INLINE void interleave_rows(const __m512i* rows, __m512i* out) {
   out[1] = _mm512_unpackhi_epi16(low01, low23);
   out[2] = _mm512_unpacklo_epi16(high01, high23);
   out[3] = _mm512_unpackhi_epi16(high01, high23);
-}
-
-// Bytes of the values of the listed rows, 64 dims from word w on, interleaved: [four rows][4 registers].
-template <int bits>
-QUIRE_INLINE void turbo_value_bytes(const ByteBook& book, int head_dim, const uint8_t* page,
-                                    const RowList& list, int w, __m512i* out) {
-  const int stride = plane_bytes(head_dim);
-  const uint8_t* planes = page + Turbo<bits>::kValuePlanesOffset + 8 * w;
-  for (int i = 0; i < list.padded; i += 4, out += 4) {
-    __m512i c[4];
-#pragma GCC unroll 4
-    for (int r = 0; r < 4; ++r) {
-      const uint8_t* row = planes + list.row[i + r] * Turbo<bits>::value_planes_bytes(head_dim);
-      c[r] = turbo_bytes<bits>(book, load_word(row), row + stride, stride);
-    }
-    interleave_rows(c, out);
-  }
 }
 
 // From the lane order above to dims in order: a 4 x 4 transposition of 128-bit parts.
@@ -297,27 +184,6 @@ QUIRE_INLINE void add_value_bytes(const __m512i* bytes, const ByteWeights& weigh
       store(to, fma(to_float({high[v]}), scale, mul(load(to), shrink)));
     } else {
       store_partial(to, fma(to_float({high[v]}), scale, mul(load_partial(to, tail), shrink)), tail);
-    }
-  }
-}
-
-// o [n][head_dim] = o * correction + p [n][64] . values, over the rows named, in the frame.
-template <int bits>
-void turbo_accumulate(const Codebook& codebook, const float* p, const float* correction, uint64_t rows, int n,
-                      int head_dim, const uint8_t* page, float* o, BytesAhead next) {
-  fetch_ahead(next);
-  const ByteBook book = byte_book<bits>(codebook);
-  const RowList list = list_rows(rows, 4);
-  float norm[kPageTokens];
-  for (int t = 0; t < kPageTokens; t += 16) store(norm + t, load_f16((const uint16_t*)page + t));
-  __m512i bytes[kPageTokens];
-  for (int w = 0; 64 * w < head_dim; ++w) {
-    turbo_value_bytes<bits>(book, head_dim, page, list, w, bytes);
-    for (int i = 0; i < n; ++i) {
-      ByteWeights weights;
-      byte_weights(p + i * kPageTokens, norm, list, &weights);
-      add_value_bytes(bytes, weights, list.padded, book.scale, correction[i], head_dim - 64 * w,
-                      o + (size_t)i * head_dim + 64 * w);
     }
   }
 }
