@@ -99,23 +99,28 @@ void observe_head(const float* q, size_t ldq, size_t n, size_t kv_head, size_t g
   }
 }
 
-HeadStatistics::HeadStatistics(const Recipe& recipe, const LayerView& view, size_t kv_head)
-    : recipe_(recipe), view_(view), kv_head_(kv_head), dim_(view.layout->head_dim) {
+HeadStatistics::HeadStatistics(const Recipe& recipe, const LayerView& view, size_t kv_head,
+                               const KeyBias* key_bias)
+    : recipe_(recipe), view_(view), kv_head_(kv_head), key_bias_(key_bias), dim_(view.layout->head_dim) {
   keys_ = expand_rows(view, kv_head, true);
   if (wants_value_mean(recipe)) values_ = expand_rows(view, kv_head, false);
 }
 
 void HeadStatistics::measure(const PromptObserver& observer, size_t n_due, uint32_t* kept, size_t n_kept,
                              LayerStatistics& statistics) {
+  choose_rows(observer, n_due, kept, n_kept);
+  take_off_bias();
   measure_means(statistics);
-  const bool centred = !statistics.key_mean.empty();
-  const std::vector<float> none(dim_, 0.0f);
-  const float* mean = centred ? statistics.key_mean.data() + kv_head_ * dim_ : none.data();
-  choose_rows(observer, mean, n_due, kept, n_kept);
   if (!statistics.codebook.empty()) {
     measure_signs(kept, n_kept, statistics);
-  } else if (centred) {
+  } else if (!statistics.key_mean.empty()) {
     balance(observer, statistics);
+  }
+}
+
+void HeadStatistics::take_off_bias() {
+  for (size_t t = 0; key_bias_ != nullptr && t < view_.n_tokens; ++t) {
+    key_bias_->take_off(t, keys_.data() + t * dim_);
   }
 }
 
@@ -152,13 +157,13 @@ void HeadStatistics::balance(const PromptObserver& observer, LayerStatistics& st
 }
 
 // The rows that the last query likes best, in their order.
-void HeadStatistics::choose_rows(const PromptObserver& observer, const float* mean, size_t n_due,
-                                 uint32_t* kept, size_t n_kept) const {
+void HeadStatistics::choose_rows(const PromptObserver& observer, size_t n_due, uint32_t* kept,
+                                 size_t n_kept) const {
   if (n_kept == 0) return;
   const float* q = observer.last_query.data() + kv_head_ * dim_;
   std::vector<double> scores(n_due);
   for (size_t t = 0; t < n_due; ++t) {
-    for (size_t d = 0; d < dim_; ++d) scores[t] += double{q[d]} * (key(t)[d] - mean[d]);
+    for (size_t d = 0; d < dim_; ++d) scores[t] += double{q[d]} * key(t)[d];
   }
   std::vector<uint32_t> order(n_due - recipe_.sink_tokens);
   std::iota(order.begin(), order.end(), static_cast<uint32_t>(recipe_.sink_tokens));
@@ -259,7 +264,7 @@ void Cache::make_statistics(Worker& worker, size_t layer, size_t n_total) {
   worker.barrier();
   worker.share(static_cast<int64_t>(n_heads), 1, [&](int64_t item, int64_t) {
     const auto head = static_cast<size_t>(item);
-    HeadStatistics(recipe_, view, head)
+    HeadStatistics(recipe_, view, head, statistics_->frames(layer, head).key_bias)
         .measure(prompt_[layer], n_due, making_positions_.data() + head * n_kept, n_kept, making_);
   });
   if (worker.rank() == 0) {
