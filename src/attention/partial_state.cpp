@@ -35,4 +35,9 @@ double PartialState::log_sum(size_t row) const {
                        : -std::numeric_limits<double>::infinity();
 }
 
+double add_logs(double a, double b) {
+  const double top = std::max(a, b);
+  return std::isinf(top) ? top : top + std::log1p(std::exp(std::min(a, b) - top));
+}
+
 }  // namespace quire

@@ -28,4 +28,7 @@ struct PartialState {
   double log_sum(size_t row) const;
 };
 
+// log(exp(a) + exp(b)); -inf is a sum of nothing.
+double add_logs(double a, double b);
+
 }  // namespace quire

@@ -11,10 +11,9 @@ namespace {
 
 constexpr double kEstimatesPerNat = kEstimatesPerOctave * 1.4426950408889634;
 
-double add_logs(double a, double b) {
-  const double top = std::max(a, b);
-  return std::isinf(top) ? top : top + std::log1p(std::exp(std::min(a, b) - top));
-}
+// Estimates are coarse where scores are large: rows that stand out among the coded ones are proposed however
+// little weight they seem to have beside the exact rows. Half of what levels can tell apart.
+constexpr double kMostBelowExact = 11;  // of logarithms
 
 int16_t to_estimate(double log_sum) {
   return static_cast<int16_t>(std::clamp(std::round(log_sum * kEstimatesPerNat), -32768.0, 32767.0));
@@ -43,7 +42,6 @@ void SparseHead::begin(const LayerView& view, size_t kv_head, const HeadFrames& 
   queries_ = queries;
   limits_ = limits;
   kv_head_ = kv_head;
-  const size_t dim = view.layout->head_dim;
   const size_t n_pages = view.n_sealed();
   keys_.resize(n_pages);
   values_.resize(n_pages);
@@ -63,7 +61,7 @@ void SparseHead::begin(const LayerView& view, size_t kv_head, const HeadFrames& 
 // One table a query head, or one of their mean.
 void SparseHead::make_tables() {
   const size_t dim = view_->layout->head_dim;
-  const float* q = queries_.framed;
+  const float* q = coded_queries();
   size_t n = queries_.group;
   if (limits_.mean_query) {
     mean_query_.assign(dim, 0.0f);
@@ -108,8 +106,7 @@ void SparseHead::propose(const double* log_sums) {
     for (const Chunk& chunk : chunks_) coded = add_logs(coded, chunk.log2_sums[table] / kEstimatesPerNat);
     exact_log_sums_[h] = log_sums[h];
     const double bias = frames_->key_framed ? queries_.bias[h] : 0;
-    const double all = add_logs(coded + bias, log_sums[h]);
-    log_sums_[h] = static_cast<float>(all);
+    const double all = std::min(add_logs(coded + bias, log_sums[h]), coded + bias + kMostBelowExact);
     offsets_[table] = to_estimate(limits_.mean_query ? coded : all - bias);
   }
   const int n_pages = static_cast<int>(keys_.size());
@@ -121,6 +118,12 @@ void SparseHead::propose(const double* log_sums) {
 }
 
 namespace {
+
+void reserve_rows(AttendScratch& scratch, size_t n_rows) {
+  if (scratch.scores.size() < n_rows * kTokensPerPage) scratch.scores.resize(n_rows * kTokensPerPage);
+  if (scratch.masks.size() < n_rows) scratch.masks.resize(n_rows);
+  if (scratch.correction.size() < n_rows) scratch.correction.resize(n_rows);
+}
 
 // The bits set in words, as positions.
 void list_bits(const uint64_t* words, size_t n_words, std::vector<uint16_t>& positions) {
@@ -134,23 +137,39 @@ void list_bits(const uint64_t* words, size_t n_words, std::vector<uint16_t>& pos
 
 }  // namespace
 
-void SparseHead::score(size_t chunk) {
+void SparseHead::score(size_t chunk, AttendScratch& scratch) {
   Chunk& own = chunks_[chunk];
+  const size_t dim = view_->layout->head_dim;
+  if (own.state.n_rows != queries_.group || own.state.head_dim != dim)
+    own.state = PartialState(queries_.group, dim);
+  own.state.clear();
   list_bits(words_.data() + first_page(chunk), pages_of(chunk), own.rows);
   own.kept.assign((own.rows.size() + kTokensPerPage - 1) / kTokensPerPage, 0);
   if (own.rows.empty()) return;
   own.scores.resize(own.n_tiles() * queries_.group * kTokensPerPage);
   ops().codes.score_rows[code_of(view_->layer->sealed.keys)](
-      *frames_->key_book, frames_->key_framed ? queries_.framed : queries_.q,
-      static_cast<int>(queries_.group), static_cast<int>(view_->layout->head_dim),
+      *frames_->key_book, coded_queries(), static_cast<int>(queries_.group), static_cast<int>(dim),
       {keys_.data() + first_page(chunk), own.rows.data(), static_cast<int>(own.rows.size())},
       own.scores.data());
-  if (!frames_->key_framed) return;
   float* row = own.scores.data();
-  for (size_t tile = 0; tile < own.n_tiles(); ++tile) {
+  for (size_t tile = 0; frames_->key_framed && tile < own.n_tiles(); ++tile) {
     for (size_t h = 0; h < queries_.group; ++h, row += kTokensPerPage) {
       for (size_t t = 0; t < kTokensPerPage; ++t) row[t] += queries_.bias[h];
     }
+  }
+  sum_scores(own, scratch);
+}
+
+// Sums of exp(score) of the chunk's candidates, into its state.
+void SparseHead::sum_scores(Chunk& chunk, AttendScratch& scratch) const {
+  const size_t group = queries_.group;
+  reserve_rows(scratch, group);
+  for (size_t i = 0; i < chunk.n_tiles(); ++i) {
+    std::copy_n(chunk.scores.data() + i * group * kTokensPerPage, group * kTokensPerPage,
+                scratch.scores.data());
+    std::fill_n(scratch.masks.begin(), group, ~uint64_t{0} >> (kTokensPerPage - chunk.rows_in(i)));
+    ops().softmax(scratch.scores.data(), scratch.masks.data(), static_cast<int>(group), chunk.state.m.data(),
+                  chunk.state.l.data(), scratch.correction.data());
   }
 }
 
@@ -161,6 +180,11 @@ size_t SparseHead::all_tiles() const {
 }
 
 void SparseHead::choose() {
+  for (size_t h = 0; h < queries_.group; ++h) {
+    double sum = exact_log_sums_[h];
+    for (const Chunk& chunk : chunks_) sum = add_logs(sum, chunk.state.log_sum(h));
+    log_sums_[h] = static_cast<float>(sum);
+  }
   levels_.resize(std::max(levels_.size(), all_tiles() * kTokensPerPage));
   if (limits_.mass > 0) return keep_by_mass();
   if (limits_.n_rows < n_candidates_) return keep_by_rank();
@@ -211,13 +235,13 @@ void SparseHead::keep_head_by_mass(size_t row) {
       const float* scores = chunk.scores.data() + i * tile_scores + row * kTokensPerPage;
       ops().index.row_levels(scores, 1, &offset, static_cast<int>(chunk.rows_in(i)), levels);
       for (size_t t = 0; t < chunk.rows_in(i); ++t) {
-        const double p = std::exp(std::min(scores[t] - offset, 80.0f));
+        const double p = std::exp(scores[t] - offset);
         by_level[levels[t]] += p;
         candidates += p;
       }
     }
   }
-  const double exact = std::exp(std::min(exact_log_sums_[row] - offset, 80.0));
+  const double exact = std::exp(exact_log_sums_[row] - offset);
   const double wanted = limits_.mass * (exact + candidates);
   int least = kIndexLevels;
   for (double sum = exact; sum < wanted && least > 0;) sum += by_level[--least];
@@ -235,10 +259,8 @@ void SparseHead::attend(size_t chunk, AttendScratch& scratch) {
   Chunk& own = chunks_[chunk];
   const size_t dim = view_->layout->head_dim;
   const size_t group = queries_.group;
-  if (own.state.n_rows != group || own.state.head_dim != dim) own.state = PartialState(group, dim);
   own.state.clear();
-  if (scratch.masks.size() < group) scratch.masks.resize(group);
-  if (scratch.correction.size() < group) scratch.correction.resize(group);
+  reserve_rows(scratch, group);
   for (size_t i = 0; i < own.n_tiles(); ++i) {
     if (own.kept[i] == 0) continue;
     float* scores = own.scores.data() + i * group * kTokensPerPage;
@@ -263,9 +285,9 @@ uint64_t SparseHead::bytes_read() const {
 
 double SparseHead::full_log_sum(size_t row, AttendScratch& scratch) const {
   const size_t dim = view_->layout->head_dim;
-  const float* q = (frames_->key_framed ? queries_.framed : queries_.q) + row * dim;
+  const float* q = coded_queries() + row * dim;
   const double bias = frames_->key_framed ? queries_.bias[row] : 0;
-  if (scratch.scores.size() < kTokensPerPage) scratch.scores.resize(kTokensPerPage);
+  reserve_rows(scratch, 1);
   double sum = -std::numeric_limits<double>::infinity();
   for (size_t page = 0; page < keys_.size(); ++page) {
     ops().codes.score[code_of(view_->layer->sealed.keys)](*frames_->key_book, q, 1, static_cast<int>(dim),

@@ -41,7 +41,7 @@ class SparseHead {
   // exact rows, which take part in the softmax.
   void propose(const double* log_sums);
   // Scores of the candidates, by their codes.
-  void score(size_t chunk);
+  void score(size_t chunk, AttendScratch& scratch);
   // The rows that are kept.
   void choose();
   // Attention to the kept rows of a chunk; in the frame of the values.
@@ -62,7 +62,7 @@ class SparseHead {
     std::vector<uint16_t> rows;    // candidates: page of the chunk * 64 + token
     std::vector<float> scores;     // [tile of 64 candidates][group][64]
     std::vector<uint64_t> kept;    // [tile]
-    PartialState state{0, 0};
+    PartialState state{0, 0};      // of the candidates' scores, then of the kept rows
 
     size_t n_tiles() const { return kept.size(); }
     size_t rows_in(size_t tile) const {
@@ -72,7 +72,10 @@ class SparseHead {
 
   size_t first_page(size_t chunk) const { return chunk * kPagesPerChunk; }
   size_t pages_of(size_t chunk) const;
+  // Query rows as the codes of the keys want them.
+  const float* coded_queries() const { return frames_->key_framed ? queries_.framed : queries_.q; }
   void make_tables();
+  void sum_scores(Chunk& chunk, AttendScratch& scratch) const;
   void leave_out_exact();
   void keep_by_rank();
   void keep_by_mass();
@@ -94,7 +97,7 @@ class SparseHead {
   std::vector<uint64_t> words_;      // [page], then [tile]
   std::vector<Chunk> chunks_;
   std::vector<double> exact_log_sums_;  // [group]
-  std::vector<float> log_sums_;         // [group] of everything, as estimated
+  std::vector<float> log_sums_;         // [group] of exact rows and candidates
   size_t n_candidates_ = 0;
   size_t n_kept_ = 0;
 };

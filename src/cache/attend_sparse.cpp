@@ -24,12 +24,10 @@ class Cache::ExactParts {
 
 std::optional<SparseLimits> Cache::sparse_limits(size_t layer, const LayerView& view, size_t n) const {
   if (!recipe_.index || n != 1 || layer < recipe_.index->dense_layers) return std::nullopt;
+  // The index knows nothing of a key bias, which may be most of a score: such layers are read whole.
+  if (statistics_->has_key_bias(layer)) return std::nullopt;
   const size_t n_sealed = view.n_sealed() * kTokensPerPage;
   if (n_sealed == 0) return std::nullopt;
-  // The index knows nothing of what a key bias adds to scores.
-  for (size_t head = 0; head < view.layout->n_kv_heads; ++head) {
-    if (frames(layer, head).key_bias != nullptr) return std::nullopt;
-  }
   const size_t n_coded = n_sealed - view.n_exact_sealed();
   const StepBudget budget = step_budget(*recipe_.index, view.n_tokens - n_coded, n_coded);
   if (budget.everything) return std::nullopt;
@@ -85,10 +83,9 @@ void Cache::finish_sparse(Worker& worker, size_t n_exact, size_t head, float* ou
   for (size_t chunk = 0; chunk < sparse.n_chunks(); ++chunk) lane.coded.merge(sparse.state(chunk));
   if (measures_mass_) {
     for (size_t row = 0; row < total.n_rows; ++row) {
-      const double exact_sum = total.log_sum(row);
-      const double full = sparse.full_log_sum(row, lane.scratch);
-      const double kept = std::exp(lane.coded.log_sum(row) - exact_sum);
-      sparse_mass_[head] += (1 + kept) / (1 + std::exp(full - exact_sum));
+      const double exact = total.log_sum(row);
+      const double read = add_logs(exact, lane.coded.log_sum(row));
+      sparse_mass_[head] += std::exp(read - add_logs(exact, sparse.full_log_sum(row, lane.scratch)));
     }
   }
   unframe_output(sparse_frames_[head], lane.coded);
@@ -125,7 +122,10 @@ void Cache::attend_sparse(Worker& worker, size_t layer, const LayerView& view, c
     attend_exact(worker, exact, item - n_heads * n_chunks);
   });
   share(n_heads, [&](size_t head) { propose_sparse(head, exact.size()); });
-  share(n_heads * n_chunks, [&](size_t item) { sparse_heads_[item / n_chunks].score(item % n_chunks); });
+  share(n_heads * n_chunks, [&](size_t item) {
+    sparse_heads_[item / n_chunks].score(item % n_chunks,
+                                         lanes_[static_cast<size_t>(worker.rank())]->scratch);
+  });
   share(n_heads, [&](size_t head) { sparse_heads_[head].choose(); });
   share(n_heads * n_chunks, [&](size_t item) {
     sparse_heads_[item / n_chunks].attend(item % n_chunks,

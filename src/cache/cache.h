@@ -80,6 +80,9 @@ class Cache {
   }
   // Of a layer with coded pages, where the recipe has prompt statistics; else nullptr.
   const LayerStatistics* layer_statistics(size_t layer) const { return prompt_[layer].made.get(); }
+  // What these will be made of, while no page of the layer is coded.
+  const PromptObserver& observer(size_t layer) const { return prompt_[layer]; }
+  void restore_observer(size_t layer, PromptObserver observer) { prompt_[layer] = std::move(observer); }
   void restore_statistics(size_t layer, LayerStatistics statistics) {
     prompt_[layer].made = std::make_shared<const LayerStatistics>(std::move(statistics));
   }

@@ -147,6 +147,19 @@ std::vector<float> statistics_values(const Cache& cache) {
   return values;
 }
 
+std::vector<double> query_values(const Cache& cache) {
+  std::vector<double> values;
+  for (size_t layer = 0; layer < cache.store().n_layers(); ++layer) {
+    if (cache.store().view(layer, cache.n_tokens()).n_sealed() > 0) continue;
+    const PromptObserver& observer = cache.observer(layer);
+    std::vector<double> squares = observer.query_squares;
+    squares.resize(cache.geometry().n_kv_heads[layer] * cache.geometry().head_dim);
+    values.push_back(static_cast<double>(observer.n_queries));
+    values.insert(values.end(), squares.begin(), squares.end());
+  }
+  return values;
+}
+
 std::vector<uint32_t> kept_values(const Cache& cache) {
   std::vector<uint32_t> values;
   for (size_t layer = 0; layer < cache.store().n_layers(); ++layer) {
@@ -178,8 +191,34 @@ void read_statistics(const SectionFile& file, SavedCache& saved) {
       std::copy_n(rest.begin(), part->size(), part->begin());
       rest = rest.subspan(part->size());
     }
+    const std::vector<float>& balance = saved.statistics[layer].key_balance;
+    if (!std::all_of(balance.begin(), balance.end(), [](float x) { return x > 0; })) {
+      file.fail_section("statistics", "a balance is not positive");
+    }
   }
   if (!rest.empty()) file.fail_section("statistics", "its length is wrong");
+}
+
+void read_queries(const SectionFile& file, SavedCache& saved) {
+  saved.observers.resize(saved.geometry.n_layers);
+  if (!saved.recipe.prompt_statistics) return;
+  const std::vector<double> values = file.get_values<double>("queries");
+  constexpr double kMostQueries = 0x1p53;
+  if (!std::all_of(values.begin(), values.end(), [](double x) { return x >= 0 && std::isfinite(x); })) {
+    file.fail_section("queries", "a value is no sum of squares");
+  }
+  std::span<const double> rest = values;
+  for (size_t layer = 0; layer < saved.geometry.n_layers; ++layer) {
+    if (saved.n_sealed[layer] > 0) continue;
+    const size_t n = saved.geometry.n_kv_heads[layer] * saved.geometry.head_dim;
+    if (rest.size() < 1 + n || rest[0] > kMostQueries) file.fail_section("queries", "its length is wrong");
+    saved.observers[layer].n_queries = static_cast<size_t>(rest[0]);
+    saved.observers[layer].query_squares.assign(rest.begin() + 1,
+                                                rest.begin() + 1 + static_cast<ptrdiff_t>(n));
+    saved.observers[layer].last_query.resize(n);
+    rest = rest.subspan(1 + n);
+  }
+  if (!rest.empty()) file.fail_section("queries", "its length is wrong");
 }
 
 // Positions must rise, and lie in coded pages behind the sinks.
@@ -240,6 +279,7 @@ std::vector<Section> cache_sections(const Cache& cache) {
   sections.push_back(value_section<uint64_t>("rows", rows));
   if (cache.recipe().prompt_statistics) {
     sections.push_back(value_section<float>("statistics", statistics_values(cache)));
+    sections.push_back(value_section<double>("queries", query_values(cache)));
   }
   if (cache.recipe().full_rows > 0) {
     sections.push_back(value_section<uint32_t>("kept", kept_values(cache)));
@@ -260,6 +300,7 @@ SavedCache SavedCache::read(const SectionFile& file) {
   }
   read_rows(file, saved);
   read_statistics(file, saved);
+  read_queries(file, saved);
   read_kept(file, saved);
   return saved;
 }
@@ -289,7 +330,11 @@ void SavedCache::restore(Cache& cache, const ByteSink& done) const {
     rest = rest.subspan(block.size());
   });
   for (size_t layer = 0; layer < geometry.n_layers && recipe.prompt_statistics; ++layer) {
-    if (n_sealed[layer] > 0) cache.restore_statistics(layer, statistics[layer]);
+    if (n_sealed[layer] > 0) {
+      cache.restore_statistics(layer, statistics[layer]);
+    } else {
+      cache.restore_observer(layer, observers[layer]);
+    }
   }
 }
 

@@ -9,6 +9,8 @@
 //                lie in memory
 //   statistics   f32: of each layer with coded pages, where the recipe has prompt statistics: key means, key
 //                balances, value means, codebook (cache/prompt_statistics.h)
+//   queries      f64: of each layer without coded pages, where the recipe has prompt statistics: how many
+//                queries it has seen, then the sums of their squares [kv_head][head_dim]
 //   kept         u32: of each layer with coded pages, where the recipe keeps rows: how many a head, then
 //   their
 //                positions [kv_head][n]
@@ -29,7 +31,7 @@
 namespace quire {
 
 inline constexpr std::string_view kCacheSections[] = {"recipe", "geometry",   "calibration", "rows",
-                                                      "pages",  "statistics", "kept"};
+                                                      "pages",  "statistics", "queries",     "kept"};
 
 // Of the means and balances that a calibration consists of.
 uint64_t calibration_hash(const Calibration& calibration);
@@ -48,6 +50,7 @@ struct SavedCache {
   size_t n_tokens = 0;
   std::vector<size_t> n_sealed;                       // [layer] coded pages
   std::vector<LayerStatistics> statistics;            // [layer] where the recipe has them and pages are coded
+  std::vector<PromptObserver> observers;              // [layer] where the recipe has them and none is
   std::vector<std::vector<uint32_t>> kept_positions;  // [layer], the same
   std::span<const std::byte> pages;
 

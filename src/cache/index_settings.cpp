@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <iterator>
 
@@ -19,6 +20,13 @@ std::string number_text(double x) {
   return text;
 }
 
+// x as its text says it, so that a recipe is what its text parses to.
+double as_printed(double x) {
+  const std::string text = number_text(x);
+  std::from_chars(text.data(), text.data() + text.size(), x);
+  return x;
+}
+
 }  // namespace
 
 bool is_index_setting(std::string_view name) {
@@ -33,7 +41,15 @@ double IndexSettings::parse_number(std::string_view name, std::string_view value
     fail_(std::string(name) + "= takes a number from " + number_text(least) + " to " + number_text(most) +
           ", not '" + std::string(value.substr(0, 40)) + "'");
   }
-  return x;
+  return as_printed(x);
+}
+
+size_t IndexSettings::parse_whole(std::string_view name, std::string_view value, double least,
+                                  double most) const {
+  const double x = parse_number(name, value, least, most);
+  if (x != std::floor(x))
+    fail_(std::string(name) + "= takes a whole number, not '" + std::string(value.substr(0, 40)) + "'");
+  return static_cast<size_t>(x);
 }
 
 void IndexSettings::parse_budget(std::string_view value) {
@@ -45,9 +61,7 @@ void IndexSettings::parse_budget(std::string_view value) {
     if (budget_.share == 0) fail_("budget=0% reads nothing");
     return;
   }
-  const double rows = parse_number("budget", value, 1, kMostRows);
-  budget_.rows = static_cast<size_t>(rows);
-  if (static_cast<double>(budget_.rows) != rows) fail_("budget= takes whole rows, or a share in %");
+  budget_.rows = parse_whole("budget", value, 1, kMostRows);
 }
 
 void IndexSettings::parse(std::string_view name, std::string_view value) {
@@ -66,7 +80,7 @@ void IndexSettings::parse(std::string_view name, std::string_view value) {
     if (value != "max" && value != "mean") fail_("queries= takes max or mean");
     budget_.mean_query = value == "mean";
   } else if (name == "dense") {
-    budget_.dense_layers = static_cast<size_t>(parse_number(name, value, 0, kMostLayers));
+    budget_.dense_layers = parse_whole(name, value, 0, kMostLayers);
   } else if (value.ends_with('%')) {
     budget_.candidates = parse_number(name, value.substr(0, value.size() - 1), 0.01, 100) / 100;
     candidates_are_share_ = true;

@@ -28,6 +28,7 @@ class IndexSettings {
 
  private:
   double parse_number(std::string_view name, std::string_view value, double least, double most) const;
+  size_t parse_whole(std::string_view name, std::string_view value, double least, double most) const;
   void parse_budget(std::string_view value);
 
   SettingError fail_;

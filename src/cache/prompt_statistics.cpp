@@ -18,32 +18,22 @@ constexpr size_t kGroupDims = 4;  // dims of a code group
 
 size_t code_groups(size_t head_dim) { return 2 * ((head_dim + 7) / 8); }
 
-// Keys of one head, free of the bias: [token][head_dim].
-std::vector<float> expand_keys(const LayerView& view, size_t kv_head, const KeyBias* bias) {
+// Expands rows of one head, keys [head_dim][64] or values [64][head_dim] a page -> [token][head_dim].
+std::vector<float> expand_rows(const LayerView& view, size_t kv_head, bool of_keys) {
   const size_t dim = view.layout->head_dim;
   std::vector<float> rows(view.n_tokens * dim);
   std::vector<float> page(kTokensPerPage * dim + kSpareBytes / sizeof(float));
+  const Format format = of_keys ? view.layout->key_format : view.layout->value_format;
   for (size_t first = 0; first < view.n_tokens; first += kTokensPerPage) {
-    ops().unpack[static_cast<size_t>(view.layout->key_format)](view.keys(kv_head, first / kTokensPerPage),
-                                                               kTokensPerPage * dim, page.data());
-    if (bias != nullptr) bias->take_off_page(first, page.data());
+    const size_t at = first / kTokensPerPage;
+    const std::byte* bytes = of_keys ? view.keys(kv_head, at) : view.values(kv_head, at);
+    ops().unpack[static_cast<size_t>(format)](bytes, kTokensPerPage * dim, page.data());
     const size_t n = std::min(kTokensPerPage, view.n_tokens - first);
     for (size_t t = 0; t < n; ++t) {
-      for (size_t d = 0; d < dim; ++d) rows[(first + t) * dim + d] = page[d * kTokensPerPage + t];
+      for (size_t d = 0; d < dim; ++d) {
+        rows[(first + t) * dim + d] = of_keys ? page[d * kTokensPerPage + t] : page[t * dim + d];
+      }
     }
-  }
-  return rows;
-}
-
-std::vector<float> expand_values(const LayerView& view, size_t kv_head) {
-  const size_t dim = view.layout->head_dim;
-  std::vector<float> rows(view.n_tokens * dim);
-  std::vector<float> page(kTokensPerPage * dim + kSpareBytes / sizeof(float));
-  for (size_t first = 0; first < view.n_tokens; first += kTokensPerPage) {
-    ops().unpack[static_cast<size_t>(view.layout->value_format)](view.values(kv_head, first / kTokensPerPage),
-                                                                 kTokensPerPage * dim, page.data());
-    std::copy_n(page.begin(), std::min(kTokensPerPage, view.n_tokens - first) * dim,
-                rows.begin() + static_cast<ptrdiff_t>(first * dim));
   }
   return rows;
 }
@@ -111,22 +101,26 @@ void observe_head(const float* q, size_t ldq, size_t n, size_t kv_head, size_t g
 
 HeadStatistics::HeadStatistics(const Recipe& recipe, const LayerView& view, size_t kv_head,
                                const KeyBias* key_bias)
-    : recipe_(recipe), view_(view), kv_head_(kv_head), dim_(view.layout->head_dim) {
-  keys_ = expand_keys(view, kv_head, key_bias);
-  if (wants_value_mean(recipe)) values_ = expand_values(view, kv_head);
+    : recipe_(recipe), view_(view), kv_head_(kv_head), key_bias_(key_bias), dim_(view.layout->head_dim) {
+  keys_ = expand_rows(view, kv_head, true);
+  if (wants_value_mean(recipe)) values_ = expand_rows(view, kv_head, false);
 }
 
 void HeadStatistics::measure(const PromptObserver& observer, size_t n_due, uint32_t* kept, size_t n_kept,
                              LayerStatistics& statistics) {
+  choose_rows(observer, n_due, kept, n_kept);
+  take_off_bias();
   measure_means(statistics);
-  const bool centred = !statistics.key_mean.empty();
-  const std::vector<float> none(dim_, 0.0f);
-  const float* mean = centred ? statistics.key_mean.data() + kv_head_ * dim_ : none.data();
-  choose_rows(observer, mean, n_due, kept, n_kept);
   if (!statistics.codebook.empty()) {
     measure_signs(kept, n_kept, statistics);
-  } else if (centred) {
+  } else if (!statistics.key_mean.empty()) {
     balance(observer, statistics);
+  }
+}
+
+void HeadStatistics::take_off_bias() {
+  for (size_t t = 0; key_bias_ != nullptr && t < view_.n_tokens; ++t) {
+    key_bias_->take_off(t, keys_.data() + t * dim_);
   }
 }
 
@@ -163,13 +157,13 @@ void HeadStatistics::balance(const PromptObserver& observer, LayerStatistics& st
 }
 
 // The rows that the last query likes best, in their order.
-void HeadStatistics::choose_rows(const PromptObserver& observer, const float* mean, size_t n_due,
-                                 uint32_t* kept, size_t n_kept) const {
+void HeadStatistics::choose_rows(const PromptObserver& observer, size_t n_due, uint32_t* kept,
+                                 size_t n_kept) const {
   if (n_kept == 0) return;
   const float* q = observer.last_query.data() + kv_head_ * dim_;
   std::vector<double> scores(n_due);
   for (size_t t = 0; t < n_due; ++t) {
-    for (size_t d = 0; d < dim_; ++d) scores[t] += double{q[d]} * (key(t)[d] - mean[d]);
+    for (size_t d = 0; d < dim_; ++d) scores[t] += double{q[d]} * key(t)[d];
   }
   std::vector<uint32_t> order(n_due - recipe_.sink_tokens);
   std::iota(order.begin(), order.end(), static_cast<uint32_t>(recipe_.sink_tokens));

@@ -44,10 +44,10 @@ void observe_head(const float* q, size_t ldq, size_t n, size_t kv_head, size_t g
 
 // One head's statistics of the n_tokens first tokens of a layer, of which `view` has exact rows, into
 // `statistics` (sized before). kept: where rows stay exact, their positions [full_rows], rising, all before
-// n_due; sinks are left out of everything.
+// n_due; sinks are left out of everything. Statistics are of keys without their bias (if they have one), as
+// they will be coded.
 class HeadStatistics {
  public:
-  // key_bias: taken off the keys before they are coded, or nullptr.
   HeadStatistics(const Recipe& recipe, const LayerView& view, size_t kv_head, const KeyBias* key_bias);
 
   void measure(const PromptObserver& observer, size_t n_due, uint32_t* kept, size_t n_kept,
@@ -56,14 +56,15 @@ class HeadStatistics {
  private:
   void measure_means(LayerStatistics& statistics);
   void balance(const PromptObserver& observer, LayerStatistics& statistics) const;
-  void choose_rows(const PromptObserver& observer, const float* mean, size_t n_due, uint32_t* kept,
-                   size_t n_kept) const;
+  void choose_rows(const PromptObserver& observer, size_t n_due, uint32_t* kept, size_t n_kept) const;
+  void take_off_bias();
   void measure_signs(const uint32_t* kept, size_t n_kept, LayerStatistics& statistics) const;
   const float* key(size_t token) const { return keys_.data() + token * dim_; }
 
   const Recipe& recipe_;
   const LayerView& view_;
   size_t kv_head_;
+  const KeyBias* key_bias_;
   size_t dim_;
   std::vector<float> keys_;    // [token][head_dim]
   std::vector<float> values_;  // the same, where they are needed

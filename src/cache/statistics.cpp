@@ -1,5 +1,6 @@
 #include "cache/statistics.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
@@ -89,8 +90,7 @@ HeadFrames CacheStatistics::frames(size_t layer, size_t kv_head) const {
   frames.value_framed = value_kind != FrameKind::kPlain;
   if (frames.key_framed) frames.key.signs = signs_[index].key.data();
   if (frames.value_framed) frames.value.signs = signs_[index].value.data();
-  // Means and balances of the prompt are added by the cache.
-  const bool calibrated = !recipe_.prompt_statistics;
+  const bool calibrated = recipe_.needs_calibration();
   if (calibrated && key_kind >= FrameKind::kCalibrated) {
     frames.key.mean = calibration_->key_mean.data() + index * head_dim_;
     frames.key.balance = calibration_->key_balance.data() + index * head_dim_;
@@ -99,6 +99,15 @@ HeadFrames CacheStatistics::frames(size_t layer, size_t kv_head) const {
     frames.value.mean = calibration_->value_mean.data() + index * head_dim_;
   if (key_biases_ != nullptr && key_biases_->heads[index]) frames.key_bias = &*key_biases_->heads[index];
   return frames;
+}
+
+bool CacheStatistics::has_key_bias(size_t layer) const {
+  if (key_biases_ == nullptr) return false;
+  const auto first = key_biases_->heads.begin() + static_cast<ptrdiff_t>(first_head_[layer]);
+  const auto last = layer + 1 < first_head_.size()
+                        ? key_biases_->heads.begin() + static_cast<ptrdiff_t>(first_head_[layer + 1])
+                        : key_biases_->heads.end();
+  return std::any_of(first, last, [](const std::optional<KeyBias>& bias) { return bias.has_value(); });
 }
 
 }  // namespace quire

@@ -38,7 +38,10 @@ class CacheStatistics {
                   std::shared_ptr<const Calibration> calibration,
                   std::shared_ptr<const KeyBiases> key_biases = nullptr);
 
+  // What a recipe's prompt statistics give is not in it.
   HeadFrames frames(size_t layer, size_t kv_head) const;
+  // Some head's coded keys are freed of a bias, whose share of a score hangs on the position.
+  bool has_key_bias(size_t layer) const;
   const std::shared_ptr<const Calibration>& calibration() const { return calibration_; }
 
  private:

@@ -52,7 +52,9 @@ TEST(SealedOutput, OfManyQueriesIsThatOfTheOpenedPages) {
 TEST(SealedOutput, EveryPairOfFormats) {
   std::vector<std::string> formats = code_names();
   formats.insert(formats.end(), {"f32", "f16", "bf16"});
-  for (const std::string& k : formats) {
+  const std::vector<std::string> key_formats = formats;
+  formats.emplace_back("signvq");
+  for (const std::string& k : key_formats) {
     for (const std::string& v : formats) {
       if (!side_format_by_name(k)->coded && !side_format_by_name(v)->coded) continue;
       const Recipe recipe = Recipe::parse("k=" + k + ",v=" + v + ",frame=rotated,sink=3,tail=30");

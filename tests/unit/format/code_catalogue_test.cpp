@@ -87,7 +87,7 @@ TEST(CodeCatalogue, Sizes) {
   } table[] = {{Code::kTurbo2, 36, 68},   {Code::kTurbo3, 52, 100}, {Code::kTurbo4, 68, 132},
                {Code::kTurbo4q, 72, 136}, {Code::kQ8, 136, 272},    {Code::kQ4, 72, 144},
                {Code::kKivi2, 48, 96},    {Code::kKivi4, 80, 160},  {Code::kPolar4, 68, 132},
-               {Code::kPolar4r, 88, 168}};
+               {Code::kPolar4r, 88, 168}, {Code::kSignVq, 56, 112}};
   for (const auto& line : table) {
     EXPECT_EQ(token_bytes(line.code, 64), line.at_64) << info(line.code).name;
     EXPECT_EQ(token_bytes(line.code, 128), line.at_128) << info(line.code).name;

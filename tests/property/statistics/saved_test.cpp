@@ -1,0 +1,174 @@
+// Statistics of the prompt and kept rows in a file: the same bits afterwards, and damage is refused.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "base/error.h"
+#include "cache/cache_file.h"
+#include "property/statistics/scene.h"
+
+namespace quire::test {
+namespace {
+
+constexpr SectionFileKind kKind{"TESTFILE", 1, "test file"};
+using Bytes = std::vector<std::byte>;
+
+Bytes write(const std::vector<Section>& sections) {
+  Bytes bytes;
+  write_sections(kKind, sections, [&](std::span<const std::byte> more) {
+    bytes.insert(bytes.end(), more.begin(), more.end());
+  });
+  return bytes;
+}
+
+Bytes save(const Cache& cache) { return write(cache_sections(cache)); }
+
+void load(const Bytes& bytes, Cache& cache) {
+  const SectionFile file(bytes, "x", kKind);
+  const SavedCache saved = SavedCache::read(file);
+  ASSERT_EQ(saved.mismatch(cache), "");
+  saved.restore(cache);
+}
+
+const char* const kRecipes[] = {"selfindex",
+                                "selfindex(full_rows=3,sink=4,tail=30,budget=100)",
+                                "signvq",
+                                "turbo4(stats=prompt)",
+                                "quire(stats=prompt,full_rows=20,budget=100)",
+                                "quire(stats=prompt,frame=centred,mass=0.9)",
+                                "quire(frame=rotated,budget=12.3456789012345%,candidates=3.14159265358979)"};
+
+Prompt prompt_of(size_t n) { return Prompt(geometry(4, 64, {2, 1}), n, 6); }
+
+TEST(SavedStatistics, GoesOnInTheSameBits) {
+  const Prompt prompt = prompt_of(760);
+  for (const char* text : kRecipes) {
+    const Recipe recipe = Recipe::parse(text);
+    for (const size_t at : {400, 511, 512, 705}) {
+      for (const size_t step : {at == 705 ? size_t{1} : size_t{100}}) {
+        Grown grown(prompt, recipe, at, 600);
+        const Bytes bytes = save(grown.cache);
+        PagePool pool;
+        Cache loaded(recipe, prompt.shape, pool);
+        load(bytes, loaded);
+        if (HasFatalFailure()) FAIL() << text;
+        ASSERT_EQ(loaded.n_tokens(), at);
+        ASSERT_EQ(loaded.coded_tokens(), grown.cache.coded_tokens());
+        ASSERT_EQ(pool.used_bytes(), grown.cache.size_bytes());
+        ASSERT_EQ(save(loaded), bytes) << text << " " << at;
+        Outputs out = empty_outputs(prompt);
+        run_rest(loaded, prompt, step, grown.team, out);
+        grown.out = empty_outputs(prompt);
+        grown.grow(prompt, 760, step);
+        for (size_t layer = 0; layer < 2; ++layer) {
+          ASSERT_EQ(
+              std::memcmp(out[layer].data(), grown.out[layer].data(), out[layer].size() * sizeof(float)), 0)
+              << text << " saved at " << at << ", steps of " << step;
+        }
+        ASSERT_EQ(save(loaded), save(grown.cache)) << text << " " << at;
+      }
+    }
+  }
+}
+
+// ---- damage
+
+// The file of a cache, with one section's values changed.
+template <typename T>
+Bytes changed(const Cache& cache, const std::string& name,
+              const std::function<void(std::vector<T>&)>& change) {
+  std::vector<Section> sections = cache_sections(cache);
+  for (Section& section : sections) {
+    if (section.name != name) continue;
+    Bytes bytes;
+    section.write(
+        [&](std::span<const std::byte> more) { bytes.insert(bytes.end(), more.begin(), more.end()); });
+    std::vector<T> values(bytes.size() / sizeof(T));
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+    change(values);
+    section = value_section<T>(name, values);
+  }
+  return write(sections);
+}
+
+std::string refusal(const Bytes& bytes) {
+  try {
+    const SectionFile file(bytes, "x", kKind);
+    SavedCache::read(file);
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+struct Saved : testing::Test {
+  Prompt prompt = prompt_of(700);
+  Grown grown{prompt, Recipe::parse("selfindex(full_rows=5,sink=4)"), 700, 700};
+
+  void refused_kept(const std::function<void(std::vector<uint32_t>&)>& change) {
+    const std::string error = refusal(changed<uint32_t>(grown.cache, "kept", change));
+    EXPECT_NE(error.find("kept"), std::string::npos) << "'" << error << "'";
+    EXPECT_EQ(error.find('\n'), std::string::npos) << error;
+  }
+  void refused_statistics(const std::function<void(std::vector<float>&)>& change) {
+    const std::string error = refusal(changed<float>(grown.cache, "statistics", change));
+    EXPECT_NE(error.find("statistics"), std::string::npos) << "'" << error << "'";
+    EXPECT_EQ(error.find('\n'), std::string::npos) << error;
+  }
+};
+using SavedDamage = Saved;
+
+TEST_F(SavedDamage, UnchangedIsRead) {
+  EXPECT_EQ(refusal(changed<uint32_t>(grown.cache, "kept", [](auto&) {})), "");
+  EXPECT_EQ(refusal(changed<float>(grown.cache, "statistics", [](auto&) {})), "");
+}
+
+// | 5 | positions of head 0 | of head 1 | 5 | positions of layer 1 |
+TEST_F(SavedDamage, KeptPositions) {
+  refused_kept([](auto& v) { std::swap(v[1], v[2]); });
+  refused_kept([](auto& v) { v[2] = v[1]; });
+  refused_kept([](auto& v) { v[1] = 3; });  // a sink
+  refused_kept([](auto& v) { v[6] = 0; });
+  refused_kept([](auto& v) { v[5] = 640; });  // an open row
+  refused_kept([](auto& v) { v[5] = 0xffffffff; });
+  refused_kept([](auto& v) { v.back() = 10 * 64; });
+  refused_kept([](auto& v) { v[0] = 0; });
+  refused_kept([](auto& v) { v[0] = 4; });
+  refused_kept([](auto& v) { v[0] = 6; });
+  refused_kept([](auto& v) { v[0] = 0xffffffff; });
+  refused_kept([](auto& v) { v[11] = 65; });
+  refused_kept([](auto& v) { v.pop_back(); });
+  refused_kept([](auto& v) { v.push_back(0); });
+  refused_kept([](auto& v) { v.clear(); });
+}
+
+TEST_F(SavedDamage, Statistics) {
+  refused_statistics([](auto& v) { v[0] = NAN; });
+  refused_statistics([](auto& v) { v[70] = INFINITY; });
+  refused_statistics([](auto& v) { v.back() = -INFINITY; });
+  refused_statistics([](auto& v) { v.pop_back(); });
+  refused_statistics([](auto& v) { v.push_back(0); });
+  refused_statistics([](auto& v) { v.clear(); });
+  refused_statistics([](auto& v) { v[128] = 0; });  // a balance, which divides
+  refused_statistics([](auto& v) { v[129] = -1; });
+}
+
+TEST_F(SavedDamage, MissingSections) {
+  for (const std::string name : {"kept", "statistics"}) {
+    std::vector<Section> sections = cache_sections(grown.cache);
+    std::erase_if(sections, [&](const Section& section) { return section.name == name; });
+    EXPECT_NE(refusal(write(sections)).find(name), std::string::npos);
+  }
+}
+
+// Of another recipe: full_rows fewer than the file's.
+TEST_F(SavedDamage, MoreRowsThanTheRecipeKeeps) {
+  const std::string error = refusal(changed<char>(grown.cache, "recipe", [](std::vector<char>& text) {
+    const std::string other = "selfindex(sink=4,full_rows=4)";
+    text.assign(other.begin(), other.end());
+  }));
+  EXPECT_NE(error.find("kept"), std::string::npos) << error;
+}
+
+}  // namespace
+}  // namespace quire::test
