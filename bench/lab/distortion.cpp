@@ -106,7 +106,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "distortion: head sizes from 8 to %d are possible\n", kMaxHeadDim);
     return 2;
   }
-  std::printf("| format | head size | bits a key row | bits a value row | keys | values | declared | theory |\n");
+  std::printf(
+      "| format | head size | bits a key row | bits a value row | keys | values | declared | theory |\n");
   std::printf("| --- | --- | --- | --- | --- | --- | --- | --- |\n");
   for (const int size : sizes) print_rows(Codes{}, size);
   return 0;

@@ -64,7 +64,7 @@ using Codes = CodeList<CodeEntry<Code::kTurbo2, TurboPanel<2>>,  //
                        CodeEntry<Code::kPolar4r, Polar4r>,       //
                        CodeEntry<Code::kNested2, Turbo<2>>,      //
                        CodeEntry<Code::kNested3, Turbo<3>>,      //
-                       CodeEntry<Code::kNested4, Turbo<4>>,    //
+                       CodeEntry<Code::kNested4, Turbo<4>>,      //
                        CodeEntry<Code::kSignVq, SignVq>>;
 static_assert(Codes::in_order());
 constexpr int kCodeCount = Codes::kSize;

@@ -70,7 +70,8 @@ const Ops kOps = {
     {accumulate<RowF32>, accumulate<RowF16>, accumulate<RowBF16>},
     merge,
     code_ops(Codes{}),
-    {index_sign_tables, index_codebook_tables, index_estimate, index_mass, index_levels, index_row_levels, index_mark},
+    {index_sign_tables, index_codebook_tables, index_estimate, index_mass, index_levels, index_row_levels,
+     index_mark},
 };
 
 }  // namespace QUIRE_ISA
