@@ -21,19 +21,20 @@ constexpr int kPanelBlocks = 1;
 #endif
 
 // What is read next, fetched a line at a time while this page is computed: all at once would fill the buffers
-// of lines under way, and wait for them. With a step of 0 the line is one that is here already.
+// of lines under way, and wait for them. At the end, the last line is asked for again, which costs nothing.
 struct Ahead {
   const uint8_t* at;
-  size_t step;
+  const uint8_t* end;
 };
 QUIRE_INLINE void fetch_line(Ahead* ahead) {
   __builtin_prefetch(ahead->at, 0, 3);
-  ahead->at += ahead->step;
+  ahead->at += ahead->at < ahead->end ? 64 : 0;
 }
+QUIRE_INLINE Ahead nothing_ahead(const uint8_t* page) { return {page, page}; }
 // For n_lines calls of fetch_line; what is more than these is fetched now.
 QUIRE_INLINE Ahead spread(BytesAhead next, const uint8_t* page, size_t n_lines) {
-  if (next.n_bytes == 0) return {page, 0};
-  Ahead ahead = {(const uint8_t*)next.data, 64};
+  if (next.n_bytes == 0) return nothing_ahead(page);
+  Ahead ahead = {(const uint8_t*)next.data, (const uint8_t*)next.data + next.n_bytes - 1};
   for (size_t lines = (next.n_bytes + 63) / 64; lines > n_lines; --lines) fetch_line(&ahead);
   return ahead;
 }
@@ -156,7 +157,7 @@ QUIRE_INLINE void for_row_tiles(int n, const F& f) {
   int first = 0;
   for (; first + kPanelRows <= n; first += kPanelRows) {
     f.template rows<kPanelRows>(first);
-    *f.ahead = {f.page, 0};
+    *f.ahead = nothing_ahead(f.page);
   }
   if constexpr (kPanelRows > 1) {
     switch (n - first) {

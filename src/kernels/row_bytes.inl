@@ -76,7 +76,8 @@ QUIRE_INLINE void rows_to_value_steps(const U8x64* rows, size_t block_bytes, uin
 
 // Bytes of the listed rows as steps of keys, [16 rows][16 * words steps][64].
 template <class V>
-QUIRE_INLINE void expand_keys(const V& view, int pass, int head_dim, const RowList& list, uint8_t* steps) {
+QUIRE_INLINE void expand_keys(const V& view, int pass, int head_dim, const RowList& list, uint8_t* steps,
+                              Ahead* ahead) {
   const int n_words = words(head_dim);
   alignas(64) uint8_t staged[16 * kMaxHeadDim + 64];
   for (int first = 0; first < list.padded; first += 16) {
@@ -86,6 +87,7 @@ QUIRE_INLINE void expand_keys(const V& view, int pass, int head_dim, const RowLi
 #pragma GCC unroll 16
       for (int r = 0; r < 16; ++r) {
         rows[r] = view.word(pass, list.row[first + r], w, staged + 64 * (r * n_words + w));
+        fetch_line(ahead);
       }
       rows_to_key_steps(rows, steps, 64);
     }
@@ -94,7 +96,8 @@ QUIRE_INLINE void expand_keys(const V& view, int pass, int head_dim, const RowLi
 
 // Bytes of the listed rows as steps of values, [block of 16 dims][padded / 4 steps][64].
 template <class V>
-QUIRE_INLINE void expand_values(const V& view, int pass, int head_dim, const RowList& list, uint8_t* steps) {
+QUIRE_INLINE void expand_values(const V& view, int pass, int head_dim, const RowList& list, uint8_t* steps,
+                                Ahead* ahead) {
   const int n_words = words(head_dim);
   const size_t block_bytes = (size_t)list.padded * 16;
   alignas(64) uint8_t staged[4 * kMaxHeadDim + 64];
@@ -105,6 +108,7 @@ QUIRE_INLINE void expand_values(const V& view, int pass, int head_dim, const Row
 #pragma GCC unroll 4
       for (int r = 0; r < 4; ++r) {
         rows[r] = view.word(pass, list.row[first + r], w, staged + 64 * (r * n_words + w));
+        fetch_line(ahead);
       }
       rows_to_value_steps(rows, block_bytes, steps + 4 * w * block_bytes);
     }
@@ -197,9 +201,9 @@ QUIRE_INLINE void score_pass(const V& view, int pass, const RowList& list, const
   float all[kPageTokens], scales[kPageTokens + 16];
   view.scales(pass, all);
   pick(list, all, scales);
-  expand_keys(view, pass, head_dim, list, steps);
+  expand_keys(view, pass, head_dim, list, steps, ahead);
+  *ahead = nothing_ahead(page);
   for_row_tiles(n, RowScore{q, head_dim, page, steps, list, scales, V::kZero[pass], pass > 0, scores, ahead});
-  *ahead = {page, 0};
 }
 
 // Expanded values times the weights of N outputs.
@@ -270,10 +274,10 @@ QUIRE_INLINE void accumulate_pass(const V& view, int pass, const RowList& list, 
   float all[kPageTokens], scales[kPageTokens + 16];
   view.scales(pass, all);
   pick(list, all, scales);
-  expand_values(view, pass, head_dim, list, steps);
+  expand_values(view, pass, head_dim, list, steps, ahead);
+  *ahead = nothing_ahead(page);
   for_row_tiles(n,
                 RowAccumulate{p, correction, head_dim, page, steps, list, scales, V::kZero[pass], o, ahead});
-  *ahead = {page, 0};
 }
 
 // The kernels of a format from its views.
@@ -292,7 +296,7 @@ template <class Values>
 void row_accumulate(const Codebook& book, const float* p, const float* correction, uint64_t rows, int n,
                     int head_dim, const uint8_t* page, float* o, BytesAhead next) {
   const RowList list = list_rows(rows, 4);
-  Ahead ahead = spread(next, page, (size_t)list.padded / 4 * ((head_dim + 15) / 16));
+  Ahead ahead = spread(next, page, (size_t)list.padded * words(head_dim));
   const Values view(book, head_dim, page);
   for (int pass = 0; pass < Values::kPasses; ++pass) {
     accumulate_pass(view, pass, list, p, pass == 0 ? correction : nullptr, n, head_dim, page, o, &ahead);

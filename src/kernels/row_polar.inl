@@ -72,9 +72,11 @@ struct PolarRows {
   }
 
   QUIRE_INLINE_MEMBER void scales(int pass, float* out) const {
-    const uint8_t* halves = page + 2 * pass;
-    const float factor = pass == 0 ? unit : 1.0f;
-    for (int t = 0; t < kPageTokens; ++t) out[t] = factor * get_half(halves + t * Row::row_bytes(head_dim));
+    uint8_t halves[2 * kPageTokens];
+    for (int t = 0; t < kPageTokens; ++t) {
+      memcpy(halves + 2 * t, page + 2 * pass + t * Row::row_bytes(head_dim), 2);
+    }
+    load_halves(halves, pass == 0 ? unit : 1.0f, out);
   }
 
   QUIRE_INLINE_MEMBER void open(int row, float* out) const {

@@ -169,7 +169,7 @@ template <int bits>
 void prod_accumulate(const Codebook& book, const float* p, const float* correction, uint64_t rows, int n,
                      int head_dim, const uint8_t* page, float* o, BytesAhead next) {
   const RowList list = list_rows(rows, 4);
-  Ahead ahead = spread(next, page, (size_t)list.padded / 4 * ((head_dim + 15) / 16));
+  Ahead ahead = spread(next, page, (size_t)list.padded * words(head_dim));
   const ProdValues<bits> view(book, head_dim, page);
   accumulate_pass(view, 0, list, p, correction, n, head_dim, page, o, &ahead);
   for (int first = 0; first < n; first += kSketchTile) {
