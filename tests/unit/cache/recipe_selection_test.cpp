@@ -36,50 +36,51 @@ TEST(RecipeSelection, Defaults) {
   EXPECT_TRUE(selfindex.index->mean_query);
 }
 
+const struct {
+  const char* text;
+  const char* canonical;
+} kSpellings[] = {
+    {"quire()", "quire"},
+    {"quire(budget=7.5%)", "quire"},
+    {"quire(budget=20%)", "quire(budget=20%)"},
+    {"quire(sink=0,budget=20%,tail=128)", "quire(budget=20%,sink=0,tail=128)"},
+    {"quire(budget=0.1%)", "quire(budget=0.1%)"},
+    {"quire(budget=2048)", "quire(budget=2048)"},
+    {"quire(budget=2e3)", "quire(budget=2000)"},
+    {"quire(mass=0.9)", "quire(mass=0.9)"},
+    {"quire(mass=.9,candidates=20%)", "quire(mass=0.9)"},
+    {"quire(candidates=35%,mass=0.95)", "quire(mass=0.95,candidates=35%)"},
+    {"quire(candidates=2)", "quire"},
+    {"quire(candidates=1.5)", "quire(candidates=1.5)"},
+    {"quire(dense=2,queries=mean)", "quire(dense=2,queries=mean)"},
+    {"quire(queries=max,dense=0)", "quire"},
+    {"quire(v=nested2)", "k=nested4,v=nested2,select=sign"},
+    {"quire(k=nested2,budget=5%)", "k=nested2,v=nested3,select=sign(budget=5%)"},
+    {"quire(stats=prompt,full_rows=8)", "quire(stats=prompt,full_rows=8)"},
+    {"quire(stats=model)", "quire"},
+    {"nested4(select=sign)", "nested4(select=sign)"},
+    {"nested4(select=sign())", "nested4(select=sign)"},
+    {"nested4(select=sign(budget=9%),sink=8)", "nested4(sink=8,select=sign(budget=9%))"},
+    {"select=sign(mass=0.5),v=q8,k=nested2", "k=nested2,v=q8,select=sign(mass=0.5)"},
+    {"selfindex(budget=7.5%,full_rows=64)", "selfindex"},
+    {"selfindex(full_rows=0)", "selfindex(full_rows=0)"},
+    {"selfindex(full_rows=16,budget=160)", "selfindex(budget=160,full_rows=16)"},
+    {"selfindex(queries=max)", "selfindex(queries=max)"},
+    {"selfindex(candidates=2)", "selfindex(candidates=2)"},
+    {"selfindex(stats=prompt)", "selfindex"},
+    {"k=signvq,v=signvq,select=sign", "selfindex(candidates=2,queries=max,full_rows=0)"},
+    {"signvq", "signvq"},
+    {"signvq(full_rows=5)", "signvq(full_rows=5)"},
+    {"k=signvq,v=f16", "k=signvq,v=f16"},
+    {"turbo4(stats=prompt)", "turbo4(stats=prompt)"},
+    {"turbo4(stats=model)", "turbo4"},
+    {"turbo4(v=turbo3)", "k=turbo4,v=turbo3"},
+    {"turbo4(k=q8,stats=prompt,frame=centred)", "k=q8,v=turbo4,frame=centred,stats=prompt"},
+    {"turbo4(full_rows=0)", "turbo4"},
+};
+
 TEST(RecipeSelection, SpellingsAndTheirCanonicalText) {
-  const struct {
-    const char* text;
-    const char* canonical;
-  } spellings[] = {
-      {"quire()", "quire"},
-      {"quire(budget=7.5%)", "quire"},
-      {"quire(budget=20%)", "quire(budget=20%)"},
-      {"quire(sink=0,budget=20%,tail=128)", "quire(budget=20%,sink=0,tail=128)"},
-      {"quire(budget=0.1%)", "quire(budget=0.1%)"},
-      {"quire(budget=2048)", "quire(budget=2048)"},
-      {"quire(budget=2e3)", "quire(budget=2000)"},
-      {"quire(mass=0.9)", "quire(mass=0.9)"},
-      {"quire(mass=.9,candidates=20%)", "quire(mass=0.9)"},
-      {"quire(candidates=35%,mass=0.95)", "quire(mass=0.95,candidates=35%)"},
-      {"quire(candidates=2)", "quire"},
-      {"quire(candidates=1.5)", "quire(candidates=1.5)"},
-      {"quire(dense=2,queries=mean)", "quire(dense=2,queries=mean)"},
-      {"quire(queries=max,dense=0)", "quire"},
-      {"quire(v=nested2)", "k=nested4,v=nested2,select=sign"},
-      {"quire(k=nested2,budget=5%)", "k=nested2,v=nested3,select=sign(budget=5%)"},
-      {"quire(stats=prompt,full_rows=8)", "quire(stats=prompt,full_rows=8)"},
-      {"quire(stats=model)", "quire"},
-      {"nested4(select=sign)", "nested4(select=sign)"},
-      {"nested4(select=sign())", "nested4(select=sign)"},
-      {"nested4(select=sign(budget=9%),sink=8)", "nested4(sink=8,select=sign(budget=9%))"},
-      {"select=sign(mass=0.5),v=q8,k=nested2", "k=nested2,v=q8,select=sign(mass=0.5)"},
-      {"selfindex(budget=7.5%,full_rows=64)", "selfindex"},
-      {"selfindex(full_rows=0)", "selfindex(full_rows=0)"},
-      {"selfindex(full_rows=16,budget=160)", "selfindex(budget=160,full_rows=16)"},
-      {"selfindex(queries=max)", "selfindex(queries=max)"},
-      {"selfindex(candidates=2)", "selfindex(candidates=2)"},
-      {"selfindex(stats=prompt)", "selfindex"},
-      {"k=signvq,v=signvq,select=sign", "selfindex(candidates=2,queries=max,full_rows=0)"},
-      {"signvq", "signvq"},
-      {"signvq(full_rows=5)", "signvq(full_rows=5)"},
-      {"k=signvq,v=f16", "k=signvq,v=f16"},
-      {"turbo4(stats=prompt)", "turbo4(stats=prompt)"},
-      {"turbo4(stats=model)", "turbo4"},
-      {"turbo4(v=turbo3)", "k=turbo4,v=turbo3"},
-      {"turbo4(k=q8,stats=prompt,frame=centred)", "k=q8,v=turbo4,frame=centred,stats=prompt"},
-      {"turbo4(full_rows=0)", "turbo4"},
-  };
-  for (const auto& spelling : spellings)
+  for (const auto& spelling : kSpellings)
     EXPECT_EQ(canonical(spelling.text), spelling.canonical) << spelling.text;
 }
 
@@ -161,12 +162,10 @@ std::string refusal(const std::string& text) {
   }
 }
 
-struct Refusal {
+const struct {
   const char* text;
   const char* says;
-};
-
-const Refusal kRefusals[] = {
+} kRefusals[] = {
     {"quire(budget=0%)", "reads nothing"},
     {"quire(budget=101%)", "100"},
     {"quire(budget=-5%)", "from 0 to 100"},
@@ -249,7 +248,7 @@ const Refusal kRefusals[] = {
 };
 
 TEST(RecipeSelection, RefusalsSayWhatIsWrong) {
-  for (const Refusal& entry : kRefusals) {
+  for (const auto& entry : kRefusals) {
     const std::string error = refusal(entry.text);
     EXPECT_NE(error, "") << "'" << entry.text << "' was accepted as "
                          << (error.empty() ? canonical(entry.text) : "");
