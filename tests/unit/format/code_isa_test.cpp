@@ -128,7 +128,7 @@ TEST(CodeBytes, Frozen) {
       {0x09a9d99fa3e07b06ull, 0x5254c0d601f68e76ull}, {0x88ba50e2a7090304ull, 0x2651dddf524a69f1ull},
       {0x6d2513c36c14bdd1ull, 0xf6c84329988edc8dull}, {0xb8eb359fdc7203b9ull, 0x45caf641109dbd85ull},
       {0x58ebe74419ff6f6bull, 0xfab15e35298e786dull}, {0x7f933b8cd2b741bbull, 0x29b1ca894ff145efull},
-      {0x31601e3ee2fbb3f7ull, 0x5d74118ecf0ab01dull},
+      {0x31601e3ee2fbb3f7ull, 0x5d74118ecf0ab01dull}, {0x68401b38b3c53e60ull, 0x5bfd56b31e600a8full},
   };
   for (int i = 0; i < kCodeCount; ++i) {
     const Code code = static_cast<Code>(i);
