@@ -288,11 +288,14 @@ double SparseHead::full_log_sum(size_t row, AttendScratch& scratch) const {
   const float* q = coded_queries() + row * dim;
   const double bias = frames_->key_framed ? queries_.bias[row] : 0;
   reserve_rows(scratch, 1);
+  // By the kernel that scores candidates: its rounding is the same for both.
+  uint16_t rows[kTokensPerPage];
+  for (size_t t = 0; t < kTokensPerPage; ++t) rows[t] = static_cast<uint16_t>(t);
   double sum = -std::numeric_limits<double>::infinity();
   for (size_t page = 0; page < keys_.size(); ++page) {
-    ops().codes.score[code_of(view_->layer->sealed.keys)](*frames_->key_book, q, 1, static_cast<int>(dim),
-                                                          keys_[page], ~uint64_t{0}, scratch.scores.data(),
-                                                          {nullptr, 0});
+    ops().codes.score_rows[code_of(view_->layer->sealed.keys)](
+        *frames_->key_book, q, 1, static_cast<int>(dim), {&keys_[page], rows, kTokensPerPage},
+        scratch.scores.data());
     for (uint64_t left = view_->coded_word(kv_head_, page); left != 0; left &= left - 1) {
       sum = add_logs(sum, scratch.scores[static_cast<size_t>(std::countr_zero(left))] + bias);
     }

@@ -37,7 +37,7 @@ Recipe random_recipe(Random& random) {
   std::vector<std::string_view> all = {"f16"};
   for (int i = 0; i < kCodeCount; ++i) all.push_back(info(static_cast<Code>(i)).name);
   std::erase(all, std::string_view("signvq"));  // goes by the prompt: property/statistics
-  const std::string code = all[1 + random.below(all.size() - 1)];
+  const std::string code(all[1 + random.below(all.size() - 1)]);
   const bool coded_keys = random.below(2) == 0;
   const std::string keys = coded_keys ? code : pick(all);
   const std::string values = coded_keys ? pick(all) : code;

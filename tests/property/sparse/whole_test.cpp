@@ -61,7 +61,7 @@ TEST(SparseWhole, AlmostEverythingIsAlmostEqual) {
       error += std::pow(dense.out[layer][i] - sparse.out[layer][i], 2);
       size += std::pow(dense.out[layer][i], 2);
     }
-    EXPECT_LT(std::sqrt(error / size), fused(SideFormat::of(Code::kNested4)) ? 0.05 : 0.02) << layer;
+    EXPECT_LT(std::sqrt(error / size), 0.05) << layer;
   }
 }
 
