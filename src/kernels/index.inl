@@ -319,9 +319,19 @@ QUIRE_INLINE uint64_t at_least(const uint8_t* levels, int level) {
 
 #endif
 
+QUIRE_INLINE int count_bits(uint64_t x) {
+#if defined(QUIRE_ISA_scalar)  // without the instruction the compiler calls its library
+  x -= (x >> 1) & 0x5555555555555555ull;
+  x = (x & 0x3333333333333333ull) + ((x >> 2) & 0x3333333333333333ull);
+  return (int)((((x + (x >> 4)) & 0x0f0f0f0f0f0f0f0full) * 0x0101010101010101ull) >> 56);
+#else
+  return __builtin_popcountll(x);
+#endif
+}
+
 QUIRE_INLINE int count_at_least(const uint8_t* levels, int n_words, int level) {
   int n = 0;
-  for (int w = 0; w < n_words; ++w) n += __builtin_popcountll(at_least(levels + 64 * w, level));
+  for (int w = 0; w < n_words; ++w) n += count_bits(at_least(levels + 64 * w, level));
   return n;
 }
 
@@ -343,11 +353,11 @@ int index_mark(const uint8_t* levels, int n_words, int n_wanted, uint64_t* words
   for (int w = n_words - 1; w >= 0; --w) {
     const uint64_t sure = above > 255 ? 0 : at_least(levels + 64 * w, above);
     uint64_t equal = at_least(levels + 64 * w, least) & ~sure;
-    int n_equal = __builtin_popcountll(equal);
+    int n_equal = count_bits(equal);
     for (; n_equal > left; --n_equal) equal &= equal - 1;  // the oldest go
     left -= n_equal;
     words[w] = sure | equal;
-    n += __builtin_popcountll(words[w]);
+    n += count_bits(words[w]);
   }
   return n;
 }
