@@ -121,7 +121,7 @@ TEST_P(SparseChoice, ByCandidatesComesNear) {
 INSTANTIATE_TEST_SUITE_P(
     Cases, SparseChoice,
     testing::Values(Case{"nested4", 3, 1, 64, 1200, 1, 300, ""}, Case{"nested4", 3, 1, 64, 1200, 3, 300, ""},
-                    Case{"nested4", 6, 2, 64, 1500, 8, 200, ""}, Case{"nested4", 1, 1, 64, 1100, 9, 90, ""},
+                    Case{"nested4", 6, 2, 64, 1500, 4, 200, ""}, Case{"nested4", 1, 1, 64, 1100, 9, 90, ""},
                     Case{"nested4", 6, 2, 64, 1500, 5, 200, ""}, Case{"nested2", 4, 2, 128, 1300, 3, 400, ""},
                     Case{"nested3", 9, 1, 40, 1150, 2, 256, ",sink=16,tail=10"},
                     Case{"nested4", 8, 1, 256, 1400, 3, 500, ",sink=0,tail=0"},
