@@ -5,7 +5,7 @@ import json
 from quire_cli import MODEL, QuireTest, SANITIZED, main, prose
 
 TEXT = prose(2600 if SANITIZED else 4000)  # long enough that rows are left out: budgets by share begin at 256 rows
-RECIPES = ("quire", "quire(budget=20%,dense=2)", "quire(mass=0.9)", "selfindex", "selfindex(full_rows=16,budget=160)")
+RECIPES = ("quire", "quire(budget=20%,dense=2)", "quire(mass=0.9)", "selfindex", "selfindex(budget=160,full_rows=16)")
 
 
 class Sparse(QuireTest):
@@ -71,7 +71,9 @@ class Sparse(QuireTest):
             self.assertLess(row["rows_read_per_token"], dense["rows_read_per_token"], row)
             self.assertLess(row["bytes_read_per_token"], dense["bytes_read_per_token"], row)
             self.assertTrue(0 < row["kl_mean"] < 2, row)
-        self.assertEqual(quire["rows_read_per_token"], 256 * 90)  # the least a share comes to; 90 KV heads in all
+        # The least a share comes to, in 90 KV heads; a head has fewer rows where the others are hopeless.
+        self.assertLessEqual(quire["rows_read_per_token"], 256 * 90)
+        self.assertGreater(quire["rows_read_per_token"], 0.99 * 256 * 90)
         self.assertLess(quire["kl_mean"], selfindex["kl_mean"], table)
 
     def test_bad_settings(self):
