@@ -67,7 +67,9 @@ void check_tables(const IndexTables& tables, int dim, const Exact& exact, const 
     most += largest;
   }
   ASSERT_LE(most, 127) << what << ": some row's sum leaves a byte";
-  if (tables.unit > 0) ASSERT_GT(most, 127 - 2 * n_groups(dim)) << what << ": bits are wasted";
+  if (tables.unit > 0) {
+    ASSERT_GT(most, 127 - 2 * n_groups(dim)) << what << ": bits are wasted";
+  }
 }
 
 TEST(IndexTablesTest, OfSignsNeverLeaveAByte) {
