@@ -20,11 +20,7 @@ uint64_t tokens_before(size_t end, size_t page) {
 }
 
 void reserve(AttendScratch& scratch, size_t n_rows, size_t page_values, bool expanding) {
-  if (scratch.scores.size() < n_rows * kTokensPerPage) {
-    scratch.scores.resize(n_rows * kTokensPerPage);
-    scratch.correction.resize(n_rows);
-    scratch.masks.resize(n_rows);
-  }
+  scratch.reserve_rows(n_rows);
   const size_t spare = kSpareBytes / sizeof(float);
   if (expanding && scratch.keys.size() < page_values + spare) {
     scratch.keys.resize(page_values + spare);
@@ -107,12 +103,6 @@ void attend_kept(const LayerView& view, size_t kv_head, const PageAttention& wor
   const std::byte* page = view.kept->page->data;
   attend_exact_page(*view.layout, page + view.layout->key_offset(kv_head),
                     page + view.layout->value_offset(kv_head), rows, nullptr, work);
-}
-
-void add_bias(const float* bias, size_t n_rows, float* scores) {
-  for (size_t i = 0; i < n_rows; ++i) {
-    for (size_t t = 0; t < kTokensPerPage; ++t) scores[i * kTokensPerPage + t] += bias[i];
-  }
 }
 
 // What a key bias that RoPE turns adds to the scores of the page's tokens.
@@ -199,6 +189,19 @@ void attend_sinks(const LayerView& view, size_t kv_head, const Selection& select
 }
 
 }  // namespace
+
+void AttendScratch::reserve_rows(size_t n_rows) {
+  if (masks.size() >= n_rows) return;
+  scores.resize(n_rows * kTokensPerPage);
+  correction.resize(n_rows);
+  masks.resize(n_rows);
+}
+
+void add_bias(const float* bias, size_t n_rows, float* scores) {
+  for (size_t i = 0; i < n_rows; ++i) {
+    for (size_t t = 0; t < kTokensPerPage; ++t) scores[i * kTokensPerPage + t] += bias[i];
+  }
+}
 
 Parts::Parts(const LayerView& view, size_t n_visible)
     : has_sinks(view.sinks != nullptr),

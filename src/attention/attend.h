@@ -65,7 +65,13 @@ struct AttendScratch {
   std::vector<float> values;
   std::vector<float> turned;       // [rows][channels] queries of the key bias
   std::vector<float> bias_scores;  // [rows][64]
+
+  // Room for the scores, corrections and masks of so many rows.
+  void reserve_rows(size_t n_rows);
 };
+
+// scores [n_rows][64] of coded rows get back what centring the keys took off: bias [n_rows].
+void add_bias(const float* bias, size_t n_rows, float* scores);
 
 // Adds a part of a KV head to `state` (rows as in `queries`), which is usually an empty one.
 // `frames` may be nullptr where no page is sealed.

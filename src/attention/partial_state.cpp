@@ -18,6 +18,14 @@ void PartialState::clear() {
   std::fill(o.begin(), o.end(), 0.0f);
 }
 
+void PartialState::clear(size_t n, size_t dim) {
+  if (n_rows != n || head_dim != dim) {
+    *this = PartialState(n, dim);
+  } else {
+    clear();
+  }
+}
+
 void PartialState::merge(const PartialState& other) {
   ops().merge(m.data(), l.data(), o.data(), other.m.data(), other.l.data(), other.o.data(),
               static_cast<int>(n_rows), static_cast<int>(head_dim));

@@ -20,6 +20,8 @@ struct PartialState {
 
   // Back to the state of no tokens.
   void clear();
+  // The same, of another shape if it has to be.
+  void clear(size_t n, size_t dim);
   // This state becomes that of both parts together.
   void merge(const PartialState& other);
   // out [n][ld] = o / l; rows that attended to nothing give zeros.

@@ -119,12 +119,6 @@ void SparseHead::propose(const double* log_sums) {
 
 namespace {
 
-void reserve_rows(AttendScratch& scratch, size_t n_rows) {
-  if (scratch.scores.size() < n_rows * kTokensPerPage) scratch.scores.resize(n_rows * kTokensPerPage);
-  if (scratch.masks.size() < n_rows) scratch.masks.resize(n_rows);
-  if (scratch.correction.size() < n_rows) scratch.correction.resize(n_rows);
-}
-
 // The bits set in words, as positions.
 void list_bits(const uint64_t* words, size_t n_words, std::vector<uint16_t>& positions) {
   positions.clear();
@@ -140,9 +134,7 @@ void list_bits(const uint64_t* words, size_t n_words, std::vector<uint16_t>& pos
 void SparseHead::score(size_t chunk, AttendScratch& scratch) {
   Chunk& own = chunks_[chunk];
   const size_t dim = view_->layout->head_dim;
-  if (own.state.n_rows != queries_.group || own.state.head_dim != dim)
-    own.state = PartialState(queries_.group, dim);
-  own.state.clear();
+  own.state.clear(queries_.group, dim);
   list_bits(words_.data() + first_page(chunk), pages_of(chunk), own.rows);
   own.kept.assign((own.rows.size() + kTokensPerPage - 1) / kTokensPerPage, 0);
   if (own.rows.empty()) return;
@@ -151,19 +143,16 @@ void SparseHead::score(size_t chunk, AttendScratch& scratch) {
       *frames_->key_book, coded_queries(), static_cast<int>(queries_.group), static_cast<int>(dim),
       {keys_.data() + first_page(chunk), own.rows.data(), static_cast<int>(own.rows.size())},
       own.scores.data());
-  float* row = own.scores.data();
   for (size_t tile = 0; frames_->key_framed && tile < own.n_tiles(); ++tile) {
-    for (size_t h = 0; h < queries_.group; ++h, row += kTokensPerPage) {
-      for (size_t t = 0; t < kTokensPerPage; ++t) row[t] += queries_.bias[h];
-    }
+    add_bias(queries_.bias, queries_.group, own.scores.data() + tile * queries_.group * kTokensPerPage);
   }
-  sum_scores(own, scratch);
+  if (ranks()) sum_scores(own, scratch);
 }
 
 // Sums of exp(score) of the chunk's candidates, into its state.
 void SparseHead::sum_scores(Chunk& chunk, AttendScratch& scratch) const {
   const size_t group = queries_.group;
-  reserve_rows(scratch, group);
+  scratch.reserve_rows(group);
   for (size_t i = 0; i < chunk.n_tiles(); ++i) {
     std::copy_n(chunk.scores.data() + i * group * kTokensPerPage, group * kTokensPerPage,
                 scratch.scores.data());
@@ -180,14 +169,17 @@ size_t SparseHead::all_tiles() const {
 }
 
 void SparseHead::choose() {
+  if (!ranks()) return keep_all();
   for (size_t h = 0; h < queries_.group; ++h) {
     double sum = exact_log_sums_[h];
     for (const Chunk& chunk : chunks_) sum = add_logs(sum, chunk.state.log_sum(h));
     log_sums_[h] = static_cast<float>(sum);
   }
   levels_.resize(std::max(levels_.size(), all_tiles() * kTokensPerPage));
-  if (limits_.mass > 0) return keep_by_mass();
-  if (limits_.n_rows < n_candidates_) return keep_by_rank();
+  limits_.mass > 0 ? keep_by_mass() : keep_by_rank();
+}
+
+void SparseHead::keep_all() {
   for (Chunk& chunk : chunks_) {
     for (size_t i = 0; i < chunk.n_tiles(); ++i) chunk.kept[i] = ~uint64_t{0} >> (64 - chunk.rows_in(i));
   }
@@ -260,7 +252,7 @@ void SparseHead::attend(size_t chunk, AttendScratch& scratch) {
   const size_t dim = view_->layout->head_dim;
   const size_t group = queries_.group;
   own.state.clear();
-  reserve_rows(scratch, group);
+  scratch.reserve_rows(group);
   for (size_t i = 0; i < own.n_tiles(); ++i) {
     if (own.kept[i] == 0) continue;
     float* scores = own.scores.data() + i * group * kTokensPerPage;
@@ -287,7 +279,7 @@ double SparseHead::full_log_sum(size_t row, AttendScratch& scratch) const {
   const size_t dim = view_->layout->head_dim;
   const float* q = coded_queries() + row * dim;
   const double bias = frames_->key_framed ? queries_.bias[row] : 0;
-  reserve_rows(scratch, 1);
+  scratch.reserve_rows(1);
   // By the kernel that scores candidates: its rounding is the same for both.
   uint16_t rows[kTokensPerPage];
   for (size_t t = 0; t < kTokensPerPage; ++t) rows[t] = static_cast<uint16_t>(t);

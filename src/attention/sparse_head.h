@@ -77,6 +77,9 @@ class SparseHead {
   void make_tables();
   void sum_scores(Chunk& chunk, AttendScratch& scratch) const;
   void leave_out_exact();
+  // Some candidates may be left out, so that their scores have to be compared.
+  bool ranks() const { return limits_.mass > 0 || limits_.n_rows < n_candidates_; }
+  void keep_all();
   void keep_by_rank();
   void keep_by_mass();
   void keep_head_by_mass(size_t row);

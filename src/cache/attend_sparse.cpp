@@ -59,8 +59,7 @@ void Cache::attend_exact(Worker& worker, const ExactParts& exact, size_t item) {
   const size_t head = item / exact.size();
   const QueryRows& queries = head_queries_[head].rows;
   PartialState& state = part_states_[item];
-  resize_state(state, queries.group, geometry_.head_dim);
-  state.clear();
+  state.clear(queries.group, geometry_.head_dim);
   attend_part(sparse_view_, head, exact[item % exact.size()], queries, Selection::all(), nullptr,
               lanes_[static_cast<size_t>(worker.rank())]->scratch, state);
 }
@@ -78,8 +77,7 @@ void Cache::finish_sparse(Worker& worker, size_t n_exact, size_t head, float* ou
   Lane& lane = *lanes_[static_cast<size_t>(worker.rank())];
   SparseHead& sparse = sparse_heads_[head];
   PartialState& total = part_states_[head * n_exact];
-  resize_state(lane.coded, total.n_rows, total.head_dim);
-  lane.coded.clear();
+  lane.coded.clear(total.n_rows, total.head_dim);
   for (size_t chunk = 0; chunk < sparse.n_chunks(); ++chunk) lane.coded.merge(sparse.state(chunk));
   if (measures_mass_) {
     for (size_t row = 0; row < total.n_rows; ++row) {

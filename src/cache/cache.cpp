@@ -161,12 +161,8 @@ template <typename StateOf>
 void Cache::merge_parts(Lane& lane, const Parts& parts, size_t layer, size_t head, size_t n_rows,
                         const StateOf& state) const {
   const size_t dim = geometry_.head_dim;
-  resize_state(lane.total, n_rows, dim);
-  lane.total.clear();
-  if (parts.n_sealed > 0) {
-    resize_state(lane.coded, n_rows, dim);
-    lane.coded.clear();
-  }
+  lane.total.clear(n_rows, dim);
+  if (parts.n_sealed > 0) lane.coded.clear(n_rows, dim);
   for (size_t i = 0; i < parts.size(); ++i) {
     const bool sealed = i >= parts.first_sealed() && i < parts.first_open();
     (sealed ? lane.coded : lane.total).merge(state(i));
@@ -199,9 +195,8 @@ void Cache::attend_tiles(Worker& worker, size_t layer, const LayerView& view, si
     const Parts parts(view, position + count);
     const QueryRows queries =
         framed_queries(lane.framed, parts, layer, head, {lane.q.data(), count, group, position});
-    resize_state(lane.part, n_rows, dim);
     merge_parts(lane, parts, layer, head, n_rows, [&](size_t i) -> const PartialState& {
-      lane.part.clear();
+      lane.part.clear(n_rows, dim);
       const HeadFrames own = frames(layer, head);
       attend_part(view, head, parts[i], queries, everything, &own, lane.scratch, lane.part);
       return lane.part;
@@ -240,8 +235,7 @@ void Cache::attend_parts(Worker& worker, size_t layer, const LayerView& view, si
     const size_t head = static_cast<size_t>(item) / parts.size();
     const size_t index = static_cast<size_t>(item) % parts.size();
     PartialState& state = part_states_[static_cast<size_t>(item)];
-    resize_state(state, n_rows, dim);
-    state.clear();
+    state.clear(n_rows, dim);
     const HeadFrames own = frames(layer, head);
     AttendScratch& scratch = lanes_[static_cast<size_t>(worker.rank())]->scratch;
     attend_part(view, head, parts[index], head_queries_[head].rows, selection_, &own, scratch, state);

@@ -16,8 +16,4 @@ struct Cache::Lane {
   PartialState total{0, 0};
 };
 
-inline void resize_state(PartialState& state, size_t n_rows, size_t head_dim) {
-  if (state.n_rows != n_rows || state.head_dim != head_dim) state = PartialState(n_rows, head_dim);
-}
-
 }  // namespace quire
