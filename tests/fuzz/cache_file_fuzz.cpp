@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "checksummed.h"
 #include "engine/session_file.h"
 
 namespace {
@@ -83,9 +84,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t n_bytes) {
   if (bytes.size() < kSizeAt + 2 * sizeof(uint64_t)) return 0;
   const uint64_t size = bytes.size();
   std::memcpy(bytes.data() + kSizeAt, &size, sizeof size);
-  const size_t n_body = bytes.size() - sizeof(uint64_t);
-  const uint64_t checksum = quire::checksum_of(std::span(bytes).first(n_body));
-  std::memcpy(bytes.data() + n_body, &checksum, sizeof checksum);
+  quire::test::repair_checksum(bytes,
+                               [](std::span<const std::byte> body) { return quire::checksum_of(body); });
   read(bytes);
   return 0;
 }

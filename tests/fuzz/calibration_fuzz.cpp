@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "checksummed.h"
 #include "engine/calibration_file.h"
 
 namespace {
@@ -53,9 +54,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t n_bytes) {
   read(given);
   std::vector<std::byte> bytes(given.begin(), given.end());
   if (bytes.size() < sizeof(uint64_t)) return 0;
-  const size_t n_body = bytes.size() - sizeof(uint64_t);
-  const uint64_t checksum = quire::calibration_checksum(std::span(bytes).first(n_body));
-  std::memcpy(bytes.data() + n_body, &checksum, sizeof checksum);
+  quire::test::repair_checksum(
+      bytes, [](std::span<const std::byte> body) { return quire::calibration_checksum(body); });
   read(bytes);
   return 0;
 }

@@ -9,21 +9,15 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "unit/temporary_folder.h"
 
 namespace quire {
 namespace {
 
 namespace fs = std::filesystem;
 
-class AtomicFiles : public testing::Test {
+class AtomicFiles : public test::TemporaryFolder {
  protected:
-  void SetUp() override {
-    char name[] = "/tmp/quire_atomic_XXXXXX";
-    ASSERT_NE(mkdtemp(name), nullptr);
-    folder = name;
-  }
-  void TearDown() override { fs::remove_all(folder); }
-
   void write(const fs::path& path, std::string_view text) {
     write_file_atomically(path.string(), std::as_bytes(std::span(text)));
   }
@@ -34,8 +28,6 @@ class AtomicFiles : public testing::Test {
   size_t n_entries() const {
     return static_cast<size_t>(std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
   }
-
-  fs::path folder;
 };
 
 TEST_F(AtomicFiles, WritesAndReplaces) {

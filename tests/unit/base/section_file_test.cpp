@@ -4,6 +4,8 @@
 
 #include <array>
 
+#include "checksummed.h"
+
 namespace quire {
 namespace {
 
@@ -25,16 +27,9 @@ Section text(const std::string& name, std::string_view content, bool mandatory =
 
 Bytes sample() { return encode({text("one", "first"), text("empty", ""), text("extra", "12345678", false)}); }
 
-Bytes with_checksum(Bytes bytes) {
-  const uint64_t checksum = checksum_of(std::span(bytes).first(bytes.size() - 8));
-  std::memcpy(bytes.data() + bytes.size() - 8, &checksum, 8);
-  return bytes;
-}
-
 template <typename T>
 Bytes with(Bytes bytes, size_t at, T value) {
-  std::memcpy(bytes.data() + at, &value, sizeof value);
-  return with_checksum(std::move(bytes));
+  return test::with_value(std::move(bytes), at, value, checksum_of);
 }
 
 std::string refusal(const Bytes& bytes) {

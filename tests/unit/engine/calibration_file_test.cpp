@@ -11,9 +11,11 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "checksummed.h"
 #include "engine/engine.h"
 #include "engine/session.h"
 #include "unit/engine/tiny_model.h"
+#include "unit/temporary_folder.h"
 
 namespace quire {
 namespace {
@@ -51,17 +53,9 @@ std::string refusal(const Bytes& bytes) {
   return "";
 }
 
-// With the checksum that the changed bytes should have.
-Bytes with_checksum(Bytes bytes) {
-  const uint64_t checksum = calibration_checksum(std::span(bytes).first(bytes.size() - 8));
-  std::memcpy(bytes.data() + bytes.size() - 8, &checksum, 8);
-  return bytes;
-}
-
 template <typename T>
 Bytes with(Bytes bytes, size_t at, T value) {
-  std::memcpy(bytes.data() + at, &value, sizeof value);
-  return with_checksum(std::move(bytes));
+  return test::with_value(std::move(bytes), at, value, calibration_checksum);
 }
 
 TEST(CalibrationFile, GoesThereAndBack) {
@@ -112,14 +106,12 @@ TEST(CalibrationFile, AbsurdCountsAreRefused) {
   }
 }
 
-class Kept : public testing::Test {
+class Kept : public test::TemporaryFolder {
  protected:
   void SetUp() override {
-    char name[] = "/tmp/quire_calibration_XXXXXX";
-    ASSERT_NE(mkdtemp(name), nullptr);
-    folder = name;
+    TemporaryFolder::SetUp();
     if (const char* old = std::getenv("XDG_CACHE_HOME")) old_home = old;
-    setenv("XDG_CACHE_HOME", name, 1);
+    setenv("XDG_CACHE_HOME", folder.c_str(), 1);
   }
   void TearDown() override {
     if (old_home.empty()) {
@@ -127,7 +119,7 @@ class Kept : public testing::Test {
     } else {
       setenv("XDG_CACHE_HOME", old_home.c_str(), 1);
     }
-    fs::remove_all(folder);
+    TemporaryFolder::TearDown();
   }
 
   EngineOptions options() {
@@ -137,7 +129,6 @@ class Kept : public testing::Test {
     return options;
   }
 
-  fs::path folder;
   std::string old_home;
   std::vector<std::string> notes;
 };

@@ -11,9 +11,11 @@
 #include <limits>
 
 #include "base/error.h"
+#include "checksummed.h"
 #include "engine/calibration_file.h"
 #include "engine/vocabulary_reader.h"
 #include "unit/engine/tiny_model.h"
+#include "unit/temporary_folder.h"
 
 namespace quire {
 namespace {
@@ -67,12 +69,6 @@ std::string refusal(const Bytes& bytes, Engine& engine, const SessionOptions& op
   return "";
 }
 
-Bytes with_checksum(Bytes bytes) {
-  const uint64_t checksum = checksum_of(std::span(bytes).first(bytes.size() - 8));
-  std::memcpy(bytes.data() + bytes.size() - 8, &checksum, 8);
-  return bytes;
-}
-
 // Where a section's bytes begin.
 size_t place(const Bytes& bytes, const char* section) {
   char name[16] = {};
@@ -86,8 +82,7 @@ size_t place(const Bytes& bytes, const char* section) {
 
 template <typename T>
 Bytes with(Bytes bytes, size_t at, T value) {
-  std::memcpy(bytes.data() + at, &value, sizeof value);
-  return with_checksum(std::move(bytes));
+  return test::with_value(std::move(bytes), at, value, checksum_of);
 }
 
 const char* const kRecipes[] = {"full",
@@ -246,17 +241,7 @@ TEST(SessionFile, AbsurdCountsAreRefused) {
   }
 }
 
-class SavedFiles : public testing::Test {
- protected:
-  void SetUp() override {
-    char name[] = "/tmp/quire_saved_XXXXXX";
-    ASSERT_NE(mkdtemp(name), nullptr);
-    folder = name;
-  }
-  void TearDown() override { fs::remove_all(folder); }
-
-  fs::path folder;
-};
+using SavedFiles = test::TemporaryFolder;
 
 TEST_F(SavedFiles, GoThroughTheDisk) {
   TinyEngine tiny;
