@@ -53,7 +53,7 @@ void SparseHead::begin(const LayerView& view, size_t kv_head, const HeadFrames& 
   estimates_.resize(tables_.size() * n_pages * kTokensPerPage);
   levels_.resize(n_pages * kTokensPerPage);
   words_.resize(n_pages);
-  chunks_.resize((n_pages + kPagesPerChunk - 1) / kPagesPerChunk);
+  chunks_.resize(chunks_of(n_pages));
   log_sums_.resize(queries.group);
   exact_log_sums_.resize(queries.group);
 }
@@ -247,6 +247,18 @@ void SparseHead::keep_head_by_mass(size_t row) {
   }
 }
 
+SparseHead::NextTile SparseHead::tile_after(size_t chunk, size_t tile) const {
+  if (++tile == chunks_[chunk].n_tiles()) {
+    ++chunk;
+    tile = 0;
+    while (chunk < chunks_.size() && chunks_[chunk].n_tiles() == 0) ++chunk;
+    if (chunk == chunks_.size()) return {};
+  }
+  const Chunk& own = chunks_[chunk];
+  return {{values_.data() + first_page(chunk), own.rows.data() + tile * kTokensPerPage, static_cast<int>(own.rows_in(tile))},
+          own.kept[tile]};
+}
+
 void SparseHead::attend(size_t chunk, AttendScratch& scratch) {
   Chunk& own = chunks_[chunk];
   const size_t dim = view_->layout->head_dim;
@@ -256,6 +268,7 @@ void SparseHead::attend(size_t chunk, AttendScratch& scratch) {
   for (size_t i = 0; i < own.n_tiles(); ++i) {
     if (own.kept[i] == 0) continue;
     float* scores = own.scores.data() + i * group * kTokensPerPage;
+    const auto next = tile_after(chunk, i);
     std::fill_n(scratch.masks.begin(), group, own.kept[i]);
     ops().softmax(scores, scratch.masks.data(), static_cast<int>(group), own.state.m.data(),
                   own.state.l.data(), scratch.correction.data());
@@ -263,7 +276,7 @@ void SparseHead::attend(size_t chunk, AttendScratch& scratch) {
         *frames_->value_book, scores, scratch.correction.data(),
         {values_.data() + first_page(chunk), own.rows.data() + i * kTokensPerPage,
          static_cast<int>(chunks_[chunk].rows_in(i))},
-        own.kept[i], static_cast<int>(group), static_cast<int>(dim), own.state.o.data());
+        own.kept[i], static_cast<int>(group), static_cast<int>(dim), own.state.o.data(), next.refs, next.kept);
   }
 }
 

@@ -29,6 +29,7 @@ struct SparseLimits {
 class SparseHead {
  public:
   static constexpr size_t kPagesPerChunk = 16;
+  static size_t chunks_of(size_t n_pages) { return (n_pages + kPagesPerChunk - 1) / kPagesPerChunk; }
 
   // One query row a head of the group. The view, the frames and the queries outlive the step.
   void begin(const LayerView& view, size_t kv_head, const HeadFrames& frames, const QueryRows& queries,
@@ -70,6 +71,11 @@ class SparseHead {
     }
   };
 
+  struct NextTile {
+    RowRefs refs{};
+    uint64_t kept = 0;
+  };
+  NextTile tile_after(size_t chunk, size_t tile) const;
   size_t first_page(size_t chunk) const { return chunk * kPagesPerChunk; }
   size_t pages_of(size_t chunk) const;
   // Query rows as the codes of the keys want them.

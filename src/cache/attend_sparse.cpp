@@ -37,45 +37,53 @@ std::optional<SparseLimits> Cache::sparse_limits(size_t layer, const LayerView& 
 void Cache::size_sparse(const LayerView& view, const ExactParts& exact) {
   const size_t n_kv_heads = view.layout->n_kv_heads;
   sparse_view_ = view;
-  sparse_heads_.resize(n_kv_heads);
+  sparse_heads_.resize(std::max(lanes_.size(), n_kv_heads));
   sparse_frames_.resize(n_kv_heads);
   head_queries_.resize(n_kv_heads);
   part_states_.resize(std::max(part_states_.size(), exact.size() * n_kv_heads), PartialState(0, 0));
-  sparse_mass_.assign(n_kv_heads, 0.0);
+  sparse_reads_.assign(n_kv_heads, {});
 }
 
-void Cache::begin_sparse(size_t layer, const SparseLimits& limits, const ExactParts& exact, size_t head,
-                         const float* q) {
+// What the steps of a layer have in common.
+struct Cache::SparseStep {
+  size_t layer;
+  const SparseLimits* limits;
+  const ExactParts* exact;
+  const float* q;  // [n_heads][head_dim]
+  float* out;      // the same
+};
+
+void Cache::begin_sparse(const SparseStep& step, size_t head, SparseHead& sparse) {
   const size_t group = geometry_.n_heads / sparse_view_.layout->n_kv_heads;
   HeadQueries& own = head_queries_[head];
-  sparse_frames_[head] = frames(layer, head);
-  own.rows = framed_queries(own.framed, exact.all(), layer, head,
-                            {q + head * group * geometry_.head_dim, 1, group, n_tokens()});
-  sparse_heads_[head].begin(sparse_view_, head, sparse_frames_[head], own.rows, limits);
+  sparse_frames_[head] = frames(step.layer, head);
+  own.rows = framed_queries(own.framed, step.exact->all(), step.layer, head,
+                            {step.q + head * group * geometry_.head_dim, 1, group, n_tokens()});
+  sparse.begin(sparse_view_, head, sparse_frames_[head], own.rows, *step.limits);
 }
 
 // State `item` is that of part item % exact.size() of a head.
-void Cache::attend_exact(Worker& worker, const ExactParts& exact, size_t item) {
+void Cache::attend_exact(const ExactParts& exact, size_t item, AttendScratch& scratch) {
   const size_t head = item / exact.size();
   const QueryRows& queries = head_queries_[head].rows;
   PartialState& state = part_states_[item];
   state.clear(queries.group, geometry_.head_dim);
-  attend_part(sparse_view_, head, exact[item % exact.size()], queries, Selection::all(), nullptr,
-              lanes_[static_cast<size_t>(worker.rank())]->scratch, state);
+  attend_part(sparse_view_, head, exact[item % exact.size()], queries, Selection::all(), nullptr, scratch, state);
 }
 
 // The first of a head's exact states becomes that of all of them.
-void Cache::propose_sparse(size_t head, size_t n_exact) {
+void Cache::propose_sparse(size_t head, size_t n_exact, SparseHead& sparse) {
   PartialState& total = part_states_[head * n_exact];
   for (size_t i = 1; i < n_exact; ++i) total.merge(part_states_[head * n_exact + i]);
   std::vector<double> log_sums(total.n_rows);
   for (size_t row = 0; row < total.n_rows; ++row) log_sums[row] = total.log_sum(row);
-  sparse_heads_[head].propose(log_sums.data());
+  sparse.propose(log_sums.data());
 }
 
-void Cache::finish_sparse(Worker& worker, size_t n_exact, size_t head, float* out) {
+void Cache::finish_sparse(Worker& worker, size_t n_exact, size_t head, const SparseHead& sparse, float* out) {
   Lane& lane = *lanes_[static_cast<size_t>(worker.rank())];
-  SparseHead& sparse = sparse_heads_[head];
+  SparseReads& reads = sparse_reads_[head];
+  reads = {sparse.n_kept(), sparse.bytes_read(), 0};
   PartialState& total = part_states_[head * n_exact];
   lane.coded.clear(total.n_rows, total.head_dim);
   for (size_t chunk = 0; chunk < sparse.n_chunks(); ++chunk) lane.coded.merge(sparse.state(chunk));
@@ -83,7 +91,7 @@ void Cache::finish_sparse(Worker& worker, size_t n_exact, size_t head, float* ou
     for (size_t row = 0; row < total.n_rows; ++row) {
       const double exact = total.log_sum(row);
       const double read = add_logs(exact, lane.coded.log_sum(row));
-      sparse_mass_[head] += std::exp(read - add_logs(exact, sparse.full_log_sum(row, lane.scratch)));
+      reads.mass += std::exp(read - add_logs(exact, sparse.full_log_sum(row, lane.scratch)));
     }
   }
   unframe_output(sparse_frames_[head], lane.coded);
@@ -96,40 +104,56 @@ void Cache::count_sparse(const LayerView& view) {
   const size_t n_exact = view.n_tokens - n_coded;
   stats_.bytes_read += n_exact * view.layout->token_bytes();
   for (size_t head = 0; head < view.layout->n_kv_heads; ++head) {
-    stats_.rows_read += n_exact + sparse_heads_[head].n_kept();
-    stats_.bytes_read += sparse_heads_[head].bytes_read();
-    stats_.mass_sum += sparse_mass_[head];
+    stats_.rows_read += n_exact + sparse_reads_[head].n_rows;
+    stats_.bytes_read += sparse_reads_[head].n_bytes;
+    stats_.mass_sum += sparse_reads_[head].mass;
   }
   if (measures_mass_) stats_.mass_count += geometry_.n_heads;
 }
 
+// The steps of heads first..last - 1, whose pieces `share` hands out: share(n, work) runs work(0..n - 1).
+template <typename Share>
+void Cache::walk_sparse(Worker& worker, const SparseStep& step, size_t first, size_t last, SparseHead* heads,
+                        const Share& share) {
+  const size_t n_heads = last - first;
+  const size_t n_chunks = SparseHead::chunks_of(sparse_view_.n_sealed());
+  const size_t n_exact = step.exact->size();
+  AttendScratch& scratch = lanes_[static_cast<size_t>(worker.rank())]->scratch;
+  share(n_heads, [&](size_t i) { begin_sparse(step, first + i, heads[i]); });
+  share(n_heads * (n_chunks + n_exact), [&](size_t i) {
+    if (i < n_heads * n_chunks) return heads[i / n_chunks].estimate(i % n_chunks);
+    attend_exact(*step.exact, first * n_exact + i - n_heads * n_chunks, scratch);
+  });
+  share(n_heads, [&](size_t i) { propose_sparse(first + i, n_exact, heads[i]); });
+  share(n_heads * n_chunks,
+        [&](size_t i) { heads[i / n_chunks].score(i % n_chunks, scratch); });
+  share(n_heads, [&](size_t i) { heads[i].choose(); });
+  share(n_heads * n_chunks,
+        [&](size_t i) { heads[i / n_chunks].attend(i % n_chunks, scratch); });
+  share(n_heads, [&](size_t i) { finish_sparse(worker, n_exact, first + i, heads[i], step.out); });
+}
+
+// As many heads as fill the team are walked by one member each: what its later steps read again, estimates
+// and sign planes, is in its caches. The rest is shared out piece by piece.
 void Cache::attend_sparse(Worker& worker, size_t layer, const LayerView& view, const SparseLimits& limits,
                           const float* q, float* out) {
   const ExactParts exact(Parts(view, view.n_tokens));
+  const SparseStep step{layer, &limits, &exact, q, out};
   if (worker.rank() == 0) size_sparse(view, exact);
   worker.barrier();
   const size_t n_heads = view.layout->n_kv_heads;
-  const auto share = [&](size_t n_items, const auto& work) {
-    worker.share(static_cast<int64_t>(n_items), 1,
-                 [&](int64_t item, int64_t) { work(static_cast<size_t>(item)); });
+  const size_t n_alone = n_heads - n_heads % static_cast<size_t>(worker.size());
+  const auto alone = [](size_t n, const auto& work) {
+    for (size_t i = 0; i < n; ++i) work(i);
   };
-  share(n_heads, [&](size_t head) { begin_sparse(layer, limits, exact, head, q); });
-  const size_t n_chunks = sparse_heads_[0].n_chunks();
-  share(n_heads * (n_chunks + exact.size()), [&](size_t item) {
-    if (item < n_heads * n_chunks) return sparse_heads_[item / n_chunks].estimate(item % n_chunks);
-    attend_exact(worker, exact, item - n_heads * n_chunks);
-  });
-  share(n_heads, [&](size_t head) { propose_sparse(head, exact.size()); });
-  share(n_heads * n_chunks, [&](size_t item) {
-    sparse_heads_[item / n_chunks].score(item % n_chunks,
-                                         lanes_[static_cast<size_t>(worker.rank())]->scratch);
-  });
-  share(n_heads, [&](size_t head) { sparse_heads_[head].choose(); });
-  share(n_heads * n_chunks, [&](size_t item) {
-    sparse_heads_[item / n_chunks].attend(item % n_chunks,
-                                          lanes_[static_cast<size_t>(worker.rank())]->scratch);
-  });
-  share(n_heads, [&](size_t head) { finish_sparse(worker, exact.size(), head, out); });
+  const auto share = [&](size_t n, const auto& work) {
+    worker.share(static_cast<int64_t>(n), 1, [&](int64_t i, int64_t) { work(static_cast<size_t>(i)); });
+  };
+  if (n_alone > 0) {
+    SparseHead* own = &sparse_heads_[static_cast<size_t>(worker.rank())];
+    share(n_alone, [&](size_t head) { walk_sparse(worker, step, head, head + 1, own, alone); });
+  }
+  if (n_alone < n_heads) walk_sparse(worker, step, n_alone, n_heads, sparse_heads_.data(), share);
   if (worker.rank() == 0) count_sparse(view);
 }
 

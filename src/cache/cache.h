@@ -98,6 +98,7 @@ class Cache {
   friend class CachePages;  // tests look at the bytes of sealed pages
   struct Lane;              // what one member of the team works with
   class ExactParts;
+  struct SparseStep;
   struct FramedQueries {
     std::vector<float> q;     // [rows][head_dim]
     std::vector<float> bias;  // [rows]
@@ -132,11 +133,13 @@ class Cache {
   void attend_sparse(Worker& worker, size_t layer, const LayerView& view, const SparseLimits& limits,
                      const float* q, float* out);
   void size_sparse(const LayerView& view, const ExactParts& exact);
-  void begin_sparse(size_t layer, const SparseLimits& limits, const ExactParts& exact, size_t head,
-                    const float* q);
-  void attend_exact(Worker& worker, const ExactParts& exact, size_t item);
-  void propose_sparse(size_t head, size_t n_exact);
-  void finish_sparse(Worker& worker, size_t n_exact, size_t head, float* out);
+  void begin_sparse(const SparseStep& step, size_t head, SparseHead& sparse);
+  void attend_exact(const ExactParts& exact, size_t item, AttendScratch& scratch);
+  void propose_sparse(size_t head, size_t n_exact, SparseHead& sparse);
+  void finish_sparse(Worker& worker, size_t n_exact, size_t head, const SparseHead& sparse, float* out);
+  template <typename Share>
+  void walk_sparse(Worker& worker, const SparseStep& step, size_t first, size_t last,
+                   SparseHead* heads, const Share& share);
   void count_sparse(const LayerView& view);
 
   Recipe recipe_;
@@ -155,9 +158,15 @@ class Cache {
   std::vector<uint32_t> making_positions_;
   Store::Sealing sealing_;  // of the layer that ends
   Selection selection_ = Selection::all();
-  std::vector<SparseHead> sparse_heads_;  // [kv_head] of attend_sparse
+  std::vector<SparseHead> sparse_heads_;  // of attend_sparse, at least one a member
   std::vector<HeadFrames> sparse_frames_;
-  std::vector<double> sparse_mass_;  // [kv_head] summed over the group, when measured
+  // What was read of a KV head, and the mass that its kept rows hold, summed over the group.
+  struct SparseReads {
+    size_t n_rows;
+    uint64_t n_bytes;
+    double mass;  // 0 unless measured
+  };
+  std::vector<SparseReads> sparse_reads_;  // [kv_head]
   LayerView sparse_view_{};
   bool measures_mass_ = false;
 };

@@ -100,7 +100,7 @@ void score_coded_rows(const Codebook& book, const float* q, int n, int head_dim,
 
 template <class F>
 void accumulate_coded_rows(const Codebook& book, const float* p, const float* correction, RowRefs refs,
-                           uint64_t kept, int n, int head_dim, float* o) {
+                           uint64_t kept, int n, int head_dim, float* o, RowRefs, uint64_t) {
   float values[kPageTokens * kMaxHeadDim + kSpareBytes / sizeof(float)];
   for (uint64_t left = kept; left != 0; left &= left - 1) {
     const int i = __builtin_ctzll(left);

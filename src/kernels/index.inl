@@ -102,7 +102,7 @@ QUIRE_INLINE float norm_shares(const uint8_t* const* pages, int norms_offset, Pa
 
 // Sums of bytes of P pages, N queries.
 template <int N, int P>
-QUIRE_INLINE void index_sums(const IndexTables* tables, int n_bytes, const uint8_t* const* pages,
+QUIRE_INLINE void index_sums(const IndexTables* tables, int n_bytes, const uint8_t* const* pages, const uint8_t* const* next,
                              __m512i (*sums)[P]) {
   const __m512i nibble = _mm512_set1_epi8(15);
 #pragma GCC unroll 4
@@ -115,6 +115,7 @@ QUIRE_INLINE void index_sums(const IndexTables* tables, int n_bytes, const uint8
 #pragma GCC unroll 4
     for (int p = 0; p < P; ++p) {
       const __m512i bytes = _mm512_loadu_si512(pages[p] + 64 * g);
+      __builtin_prefetch(next[p] + 64 * g, 0, 3);
       low[p] = _mm512_and_si512(bytes, nibble);
       high[p] = _mm512_and_si512(_mm512_srli_epi16(bytes, 4), nibble);
     }
@@ -133,10 +134,10 @@ QUIRE_INLINE void index_sums(const IndexTables* tables, int n_bytes, const uint8
 }
 
 template <int N, int P>
-QUIRE_INLINE void index_pages(const IndexTables* tables, int n_bytes, const uint8_t* const* pages,
+QUIRE_INLINE void index_pages(const IndexTables* tables, int n_bytes, const uint8_t* const* pages, const uint8_t* const* next,
                               int norms_offset, int16_t* estimates, size_t ld) {
   __m512i sums[N][P];
-  index_sums<N, P>(tables, n_bytes, pages, sums);
+  index_sums<N, P>(tables, n_bytes, pages, next, sums);
   PageWords shares[P];
   const float largest = norms_offset < 0 ? 1.0f : norm_shares<P>(pages, norms_offset, shares);
 #pragma GCC unroll 4
@@ -168,20 +169,18 @@ template <int N>
 QUIRE_INLINE void index_queries(const IndexTables* tables, int n_bytes, const uint8_t* const* pages,
                                 int n_pages, int norms_offset, int16_t* estimates, size_t ld) {
   int p = 0;
-  for (; p < 4 && p < n_pages; ++p) fetch_index(pages[p], n_bytes, norms_offset);
-  p = 0;
   for (; p + 4 <= n_pages; p += 4) {
-    for (int next = p + 4; next < p + 8 && next < n_pages; ++next) {
-      fetch_index(pages[next], n_bytes, norms_offset);
-    }
-    index_pages<N, 4>(tables, n_bytes, pages + p, norms_offset, estimates + p * kPageTokens, ld);
+    const uint8_t* next[4];
+    for (int i = 0; i < 4; ++i) next[i] = pages[p + 4 + i < n_pages ? p + 4 + i : p + i];
+    for (int i = 0; i < 4 && norms_offset >= 0; ++i) { __builtin_prefetch(next[i] + norms_offset); __builtin_prefetch(next[i] + norms_offset + 64); }
+    index_pages<N, 4>(tables, n_bytes, pages + p, next, norms_offset, estimates + p * kPageTokens, ld);
   }
   pages += p;
   estimates += p * kPageTokens;
   switch (n_pages - p) {
-    case 3: index_pages<N, 3>(tables, n_bytes, pages, norms_offset, estimates, ld); break;
-    case 2: index_pages<N, 2>(tables, n_bytes, pages, norms_offset, estimates, ld); break;
-    case 1: index_pages<N, 1>(tables, n_bytes, pages, norms_offset, estimates, ld); break;
+    case 3: index_pages<N, 3>(tables, n_bytes, pages, pages, norms_offset, estimates, ld); break;
+    case 2: index_pages<N, 2>(tables, n_bytes, pages, pages, norms_offset, estimates, ld); break;
+    case 1: index_pages<N, 1>(tables, n_bytes, pages, pages, norms_offset, estimates, ld); break;
     default: break;
   }
 }

@@ -74,7 +74,7 @@ struct CodeOps {
                                  float* scores);
   void (*accumulate_rows[kCodeCount])(const Codebook& book, const float* probabilities,
                                       const float* correction, RowRefs rows, uint64_t kept, int n,
-                                      int head_dim, float* o);
+                                      int head_dim, float* o, RowRefs next, uint64_t next_kept);
   // q [n][head_dim] -> framed, and what centring takes off every score of the row.
   void (*frame_queries)(const Frame& frame, const float* q, int n, int head_dim, float* framed, float* bias);
   // o [n][head_dim], sums of framed values of weights that sum to l -> the same outside the frame, in place.

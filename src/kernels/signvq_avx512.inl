@@ -120,9 +120,9 @@ void signvq_score_rows(const Codebook&, const float* q, int n, int head_dim, Row
     memset(&tile, 0, sizeof tile);
     const int rows_offset = SignVq::rows_offset(head_dim);
     const int row_bytes = SignVq::row_bytes(head_dim);
-    fetch_key_rows(refs, 0, kRowsAhead, rows_offset, row_bytes);
+    for (int i = 0; i < kRowsAhead; ++i) fetch_key_row(refs, i, rows_offset, row_bytes);
     for (int first = 0; first < refs.n; first += kRowTile) {
-      fetch_key_rows(refs, first + kRowsAhead, first + kRowsAhead + kRowTile, rows_offset, row_bytes);
+      for (int i = 0; i < kRowTile; ++i) fetch_key_row(refs, first + kRowsAhead + i, rows_offset, row_bytes);
       const int last = first + kRowTile < refs.n ? first + kRowTile : refs.n;
       fill_vq_tile(head_dim, n_words, refs, first, last, &page, signs, &tile);
       float* to = scores + ((size_t)(first / kPageTokens) * n + begin) * kPageTokens + first % kPageTokens;
@@ -144,11 +144,6 @@ QUIRE_INLINE void list_vq_values(int head_dim, RowRefs refs, uint64_t kept, VqVa
   const int n_groups = SignVq::groups(head_dim);
   uint32_t pairs[kVqGroups][kPageTokens];  // scale, zero
   tile->n = 0;
-  for (uint64_t left = kept; left != 0; left &= left - 1) {
-    const int at = refs.rows[__builtin_ctzll(left)];
-    fetch_row(refs.pages[at / kPageTokens] + at % kPageTokens * SignVq::row_bytes(head_dim),
-              SignVq::row_bytes(head_dim));
-  }
   for (; kept != 0; kept &= kept - 1) {
     const int at = refs.rows[__builtin_ctzll(kept)];
     const uint8_t* row = refs.pages[at / kPageTokens] + at % kPageTokens * SignVq::row_bytes(head_dim);
@@ -168,12 +163,14 @@ QUIRE_INLINE void list_vq_values(int head_dim, RowRefs refs, uint64_t kept, VqVa
 }
 
 // Codes of the listed rows, 64 dims from word w on, interleaved by four rows.
-QUIRE_INLINE void vq_value_bytes(int head_dim, const VqValueTile& tile, int w, __m512i* out) {
+QUIRE_INLINE void vq_value_bytes(int head_dim, const VqValueTile& tile, int w, RowsAhead* ahead, __m512i* out) {
+  const RowPlace place = {0, SignVq::row_bytes(head_dim), -1};
   const int stride = plane_bytes(head_dim);
   for (int i = 0; i < tile.padded; i += 4, out += 4) {
     __m512i c[4];
 #pragma GCC unroll 4
     for (int r = 0; r < 4; ++r) {
+      if ((r & 1) == 0) fetch_value_row(ahead, place);
       const uint8_t* planes = tile.planes[i + r] + 8 * w;
       const __m512i upper = _mm512_maskz_set1_epi8(load_word(planes), 2);
       c[r] = _mm512_mask_add_epi8(upper, load_word(planes + stride), upper, _mm512_set1_epi8(1));
@@ -240,13 +237,14 @@ QUIRE_INLINE void add_vq_values(const __m512i* bytes, const VqWeights& first, co
 }
 
 void signvq_accumulate_rows(const Codebook&, const float* p, const float* correction, RowRefs refs,
-                            uint64_t kept, int n, int head_dim, float* o) {
+                            uint64_t kept, int n, int head_dim, float* o, RowRefs next, uint64_t next_kept) {
+  RowsAhead ahead = {next, next_kept};
   VqValueTile tile;
   list_vq_values(head_dim, refs, kept, &tile);
   const int n_groups = SignVq::groups(head_dim);
   __m512i bytes[kPageTokens];
   for (int w = 0; 64 * w < head_dim; ++w) {
-    vq_value_bytes(head_dim, tile, w, bytes);
+    vq_value_bytes(head_dim, tile, w, &ahead, bytes);
     for (int i = 0; i < n; ++i) {
       float weights[kPageTokens + 16];
       compress_kept(p + i * kPageTokens, kept, weights);
@@ -276,5 +274,5 @@ void signvq_accumulate(const Codebook& book, const float* p, const float* correc
                        int head_dim, const uint8_t* page, float* o, BytesAhead next) {
   fetch_ahead(next);
   uint16_t rows[kPageTokens];
-  signvq_accumulate_rows(book, p, correction, rows_of_page(&page, rows), named, n, head_dim, o);
+  signvq_accumulate_rows(book, p, correction, rows_of_page(&page, rows), named, n, head_dim, o, {}, 0);
 }

@@ -9,6 +9,23 @@ struct KeyTile {
   uint16_t norms[kRowTile];  // f16
 };
 
+// Rows lie anywhere, so nothing but us knows which bytes come next. They are asked for one row at a time,
+// between the arithmetic: few lines can be under way at once, and asking for more makes the core wait.
+constexpr int kRowsAhead = 24;
+
+QUIRE_INLINE void fetch_row(const uint8_t* row, int n_bytes) {
+  __builtin_prefetch(row, 0, 3);
+  if (n_bytes > 1) __builtin_prefetch(row + n_bytes - 1, 0, 3);
+}
+
+// Codes of one row of a list, and the index plane of a page that begins with it.
+QUIRE_INLINE void fetch_key_row(RowRefs refs, int i, int rows_offset, int row_bytes) {
+  if (i >= refs.n) return;
+  const int page = refs.rows[i] / kPageTokens;
+  if (i == 0 || page != refs.rows[i - 1] / kPageTokens) fetch_ahead({refs.pages[page], (size_t)rows_offset});
+  fetch_row(refs.pages[page] + rows_offset + refs.rows[i] % kPageTokens * row_bytes, row_bytes);
+}
+
 // Bytes of rows first..last - 1 of the list into the tile. `signs` holds the transposed sign plane of
 // `page`, the page of the row before.
 template <int bits>
@@ -17,6 +34,7 @@ QUIRE_INLINE void fill_key_tile(const ByteBook& book, int head_dim, int n_words,
   using F = Turbo<bits>;
   const int stride = plane_bytes(head_dim);
   for (int i = first; i < last; ++i) {
+    fetch_key_row(refs, i + kRowsAhead, F::key_planes_offset(head_dim), F::key_planes_bytes(head_dim));
     const uint8_t* from = refs.pages[refs.rows[i] / kPageTokens];
     const int row = refs.rows[i] % kPageTokens;
     if (from != *page) {
@@ -49,26 +67,6 @@ QUIRE_INLINE void score_key_tile(const KeyTile& tile, int n_words, float book_sc
   store(scores, mul(mul(to_float({sums}), set1(query.scale * book_scale)), load_f16(tile.norms)));
 }
 
-// Rows lie anywhere, so nothing but us knows which bytes come next.
-QUIRE_INLINE void fetch_row(const uint8_t* row, int n_bytes) {
-  __builtin_prefetch(row, 0, 3);
-  if (n_bytes > 1) __builtin_prefetch(row + n_bytes - 1, 0, 3);
-}
-
-// The codes of rows first..last - 1 of a list, and the index planes of pages that begin among them.
-QUIRE_INLINE void fetch_key_rows(RowRefs refs, int first, int last, int rows_offset, int row_bytes) {
-  last = last < refs.n ? last : refs.n;
-  for (int i = first; i < last; ++i) {
-    const uint8_t* page = refs.pages[refs.rows[i] / kPageTokens];
-    if (i == 0 || refs.rows[i] / kPageTokens != refs.rows[i - 1] / kPageTokens) {
-      fetch_ahead({page, (size_t)rows_offset});
-    }
-    fetch_row(page + rows_offset + refs.rows[i] % kPageTokens * row_bytes, row_bytes);
-  }
-}
-
-constexpr int kRowsAhead = 2 * kRowTile;
-
 constexpr int kQueryTile = 8;  // queries kept as bytes at a time
 
 // scores [tile of 64 rows][n][64]
@@ -84,11 +82,10 @@ void turbo_score_rows(const Codebook& codebook, const float* q, int n, int head_
     const uint8_t* page = nullptr;
     uint64_t signs[kTurboWords][64];
     KeyTile tile;
-    const int rows_offset = Turbo<bits>::key_planes_offset(head_dim);
-    const int row_bytes = Turbo<bits>::key_planes_bytes(head_dim);
-    fetch_key_rows(refs, 0, kRowsAhead, rows_offset, row_bytes);
+    for (int i = 0; i < kRowsAhead; ++i) {
+      fetch_key_row(refs, i, Turbo<bits>::key_planes_offset(head_dim), Turbo<bits>::key_planes_bytes(head_dim));
+    }
     for (int first = 0; first < refs.n; first += kRowTile) {
-      fetch_key_rows(refs, first + kRowsAhead, first + kRowsAhead + kRowTile, rows_offset, row_bytes);
       const int last = first + kRowTile < refs.n ? first + kRowTile : refs.n;
       fill_key_tile<bits>(book, head_dim, n_words, refs, first, last, &page, signs, &tile);
       for (int r = last - first; r < kRowTile; ++r) tile.norms[r] = 0;
@@ -98,6 +95,29 @@ void turbo_score_rows(const Codebook& codebook, const float* q, int n, int head_
       }
     }
   }
+}
+
+// Kept rows of a tile that comes after this one, asked for one by one.
+struct RowsAhead {
+  RowRefs refs;
+  uint64_t kept;
+};
+
+// Of a row: codes row_bytes from rows_offset on, norms from norms_offset on (negative: none).
+struct RowPlace {
+  int rows_offset;
+  int row_bytes;
+  int norms_offset;
+};
+
+QUIRE_INLINE void fetch_value_row(RowsAhead* ahead, RowPlace place) {
+  if (ahead->kept == 0) return;
+  const int at = ahead->refs.rows[__builtin_ctzll(ahead->kept)];
+  ahead->kept &= ahead->kept - 1;
+  const uint8_t* page = ahead->refs.pages[at / kPageTokens];
+  const int row = at % kPageTokens;
+  fetch_row(page + place.rows_offset + row * place.row_bytes, place.row_bytes);
+  if (place.norms_offset >= 0) __builtin_prefetch(page + place.norms_offset + 2 * row, 0, 3);
 }
 
 // The kept rows of a tile: their value planes and norms, padded to a multiple of four with the last one.
@@ -117,7 +137,6 @@ QUIRE_INLINE void list_values(int head_dim, RowRefs refs, uint64_t kept, ValueTi
     const int at = refs.rows[__builtin_ctzll(kept)];
     const uint8_t* page = refs.pages[at / kPageTokens];
     tile->planes[tile->n] = page + F::kValuePlanesOffset + at % kPageTokens * F::value_planes_bytes(head_dim);
-    fetch_row(tile->planes[tile->n], F::value_planes_bytes(head_dim));
     memcpy(&halves[tile->n++], page + 2 * (at % kPageTokens), 2);
   }
   tile->padded = (tile->n + 3) / 4 * 4;
@@ -149,12 +168,14 @@ QUIRE_INLINE void kept_weights(const float* p, uint64_t kept, const ValueTile& t
 // Values of the listed rows, 64 dims from word w on, interleaved: [four rows][4 registers].
 template <int bits>
 QUIRE_INLINE void row_value_bytes(const ByteBook& book, int head_dim, const ValueTile& tile, int w,
-                                  __m512i* out) {
+                                  RowsAhead* ahead, __m512i* out) {
   const int stride = plane_bytes(head_dim);
+  const RowPlace place = {Turbo<bits>::kValuePlanesOffset, Turbo<bits>::value_planes_bytes(head_dim), 0};
   for (int i = 0; i < tile.padded; i += 4, out += 4) {
     __m512i c[4];
 #pragma GCC unroll 4
     for (int r = 0; r < 4; ++r) {
+      if ((r & 1) == 0) fetch_value_row(ahead, place);
       const uint8_t* row = tile.planes[i + r] + 8 * w;
       c[r] = turbo_bytes<bits>(book, load_word(row), row + stride, stride);
     }
@@ -164,7 +185,8 @@ QUIRE_INLINE void row_value_bytes(const ByteBook& book, int head_dim, const Valu
 
 template <int bits>
 void turbo_accumulate_rows(const Codebook& codebook, const float* p, const float* correction, RowRefs refs,
-                           uint64_t kept, int n, int head_dim, float* o) {
+                           uint64_t kept, int n, int head_dim, float* o, RowRefs next, uint64_t next_kept) {
+  RowsAhead ahead = {next, next_kept};
   const ByteBook book = byte_book<bits>(codebook);
   ValueTile tile;
   list_values<bits>(head_dim, refs, kept, &tile);
@@ -174,7 +196,7 @@ void turbo_accumulate_rows(const Codebook& codebook, const float* p, const float
     for (int i = 0; i < count; ++i) kept_weights(p + (begin + i) * kPageTokens, kept, tile, &weights[i]);
     __m512i bytes[kPageTokens];
     for (int w = 0; 64 * w < head_dim; ++w) {
-      row_value_bytes<bits>(book, head_dim, tile, w, bytes);
+      row_value_bytes<bits>(book, head_dim, tile, w, &ahead, bytes);
       for (int i = 0; i < count; ++i) {
         add_value_bytes(bytes, weights[i], tile.padded, book.scale, correction[begin + i], head_dim - 64 * w,
                         o + (size_t)(begin + i) * head_dim + 64 * w);
