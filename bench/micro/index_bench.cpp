@@ -50,7 +50,8 @@ uint32_t draw(uint64_t& state) {
 
 // One KV head of one layer: its pages, and what is read of them.
 struct Head {
-  std::vector<const uint8_t*> keys;
+  std::vector<const uint8_t*> index;
+  std::vector<KeyPage> keys;
   std::vector<const uint8_t*> values;
   std::vector<std::vector<uint16_t>> rows;   // [chunk] candidates
   std::vector<std::vector<uint64_t>> kept;   // [chunk][tile]
@@ -74,7 +75,8 @@ class Bench {
         Head head;
         for (size_t page = 0; page < n_pages_; ++page) {
           const auto* data = memory_.as<uint8_t>() + (layer * n_pages_ + page) * page_bytes + h * head_bytes;
-          head.keys.push_back(data);
+          head.index.push_back(data);
+          head.keys.push_back({data, data + Keys::index_page_bytes(dim)});
           head.values.push_back(data + key_bytes);
         }
         for (size_t first = 0; first < n_pages_; first += kChunk) choose(head, state);
@@ -104,27 +106,27 @@ class Bench {
     for (auto& own : estimates) own.resize(group() * ld);
     measure("estimate", index_bytes, [&](Head& head, size_t rank) {
       for (size_t p = 0; p < n_pages_; p += kChunk) {
-        ops().index.estimate(tables_.data(), static_cast<int>(group()), dim, head.keys.data() + p,
-                             static_cast<int>(std::min(kChunk, n_pages_ - p)), Keys::index_norms_offset(dim),
+        ops().index.estimate(tables_.data(), static_cast<int>(group()), dim, head.index.data() + p,
+                             static_cast<int>(std::min(kChunk, n_pages_ - p)), static_cast<int>(n_pages_ - p), Keys::index_norms_offset(dim),
                              estimates[rank].data() + p * kTokens, ld);
       }
     });
     std::vector<std::vector<float>> scores(static_cast<size_t>(options_.n_threads));
     for (auto& own : scores) own.resize(group() * kChunk * kTokens);
     const size_t key_row = static_cast<size_t>(Keys::key_planes_bytes(dim));
-    const size_t value_row = static_cast<size_t>(Values::value_planes_bytes(dim));
+    const size_t value_row = static_cast<size_t>(Values::value_row_bytes(dim));
     measure("score_rows", index_bytes + kTokens * 15 / 100 * key_row, [&](Head& head, size_t rank) {
       for (size_t c = 0; c < head.rows.size(); ++c) {
         ops().codes.score_rows[static_cast<size_t>(Code::kNested4)](
             key_book_, queries_.data(), static_cast<int>(group()), dim,
             {head.keys.data() + c * kChunk, head.rows[c].data(), static_cast<int>(head.rows[c].size())},
-            scores[rank].data());
+            scores[rank].data(), {});
       }
     });
     std::vector<float> ones(group() * kTokens, 1.0f), correction(group(), 1.0f);
     std::vector<std::vector<float>> out(static_cast<size_t>(options_.n_threads));
     for (auto& own : out) own.resize(group() * options_.head_dim);
-    measure("accumulate_rows", kTokens * 75 / 1000 * (2 + value_row), [&](Head& head, size_t rank) {
+    measure("accumulate_rows", kTokens * 75 / 1000 * value_row, [&](Head& head, size_t rank) {
       for (size_t c = 0; c < head.rows.size(); ++c) {
         const std::vector<uint16_t>& rows = head.rows[c];
         for (size_t tile = 0; tile < head.kept[c].size(); ++tile) {

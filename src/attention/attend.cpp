@@ -123,13 +123,13 @@ void score_sealed(const LayerView& view, size_t kv_head, size_t page, uint64_t r
                   const PageAttention& work) {
   const SideFormat& format = view.layer->sealed.keys;
   AttendScratch& scratch = work.scratch;
-  const auto* keys = reinterpret_cast<const uint8_t*>(view.keys(kv_head, page));
   const size_t dim = work.state.head_dim;
   if (!format.coded) {
-    ops().score[static_cast<size_t>(format.rows)](work.queries.q, dim, work.n_rows(), work.head_dim(), keys,
-                                                  scratch.scores.data(), nullptr);
+    ops().score[static_cast<size_t>(format.rows)](work.queries.q, dim, work.n_rows(), work.head_dim(),
+                                                  view.keys(kv_head, page), scratch.scores.data(), nullptr);
     return;
   }
+  const KeyPage keys = view.key_page(kv_head, page);
   const auto code = static_cast<size_t>(format.code);
   const float* q = frames.key_framed ? work.queries.framed : work.queries.q;
   if (work.unpacking()) {

@@ -43,10 +43,12 @@ void SparseHead::begin(const LayerView& view, size_t kv_head, const HeadFrames& 
   limits_ = limits;
   kv_head_ = kv_head;
   const size_t n_pages = view.n_sealed();
+  index_.resize(n_pages);
   keys_.resize(n_pages);
   values_.resize(n_pages);
   for (size_t page = 0; page < n_pages; ++page) {
-    keys_[page] = reinterpret_cast<const uint8_t*>(view.keys(kv_head, page));
+    keys_[page] = view.key_page(kv_head, page);
+    index_[page] = keys_[page].index;
     values_[page] = reinterpret_cast<const uint8_t*>(view.values(kv_head, page));
   }
   make_tables();
@@ -89,7 +91,8 @@ void SparseHead::estimate(size_t chunk) {
   const int n_pages = static_cast<int>(pages_of(chunk));
   int16_t* estimates = estimates_.data() + first * kTokensPerPage;
   const int dim = static_cast<int>(view_->layout->head_dim);
-  ops().index.estimate(tables_.data(), static_cast<int>(tables_.size()), dim, keys_.data() + first, n_pages,
+  ops().index.estimate(tables_.data(), static_cast<int>(tables_.size()), dim, index_.data() + first, n_pages,
+                       static_cast<int>(index_.size() - first),
                        index_norms_offset(view_->layer->sealed.keys.code, dim), estimates, ld);
   Chunk& own = chunks_[chunk];
   own.log2_sums.resize(tables_.size());
@@ -115,6 +118,7 @@ void SparseHead::propose(const double* log_sums) {
   leave_out_exact();
   n_candidates_ = static_cast<size_t>(
       ops().index.mark(levels_.data(), n_pages, static_cast<int>(limits_.n_candidates), words_.data()));
+  list_candidates();
 }
 
 namespace {
@@ -131,18 +135,28 @@ void list_bits(const uint64_t* words, size_t n_words, std::vector<uint16_t>& pos
 
 }  // namespace
 
+void SparseHead::list_candidates() {
+  for (size_t chunk = 0; chunk < chunks_.size(); ++chunk) {
+    list_bits(words_.data() + first_page(chunk), pages_of(chunk), chunks_[chunk].rows);
+  }
+}
+
+KeyRowRefs SparseHead::candidates(size_t chunk) const {
+  if (chunk >= chunks_.size()) return {};
+  const std::vector<uint16_t>& rows = chunks_[chunk].rows;
+  return {keys_.data() + first_page(chunk), rows.data(), static_cast<int>(rows.size())};
+}
+
 void SparseHead::score(size_t chunk, AttendScratch& scratch) {
   Chunk& own = chunks_[chunk];
   const size_t dim = view_->layout->head_dim;
   own.state.clear(queries_.group, dim);
-  list_bits(words_.data() + first_page(chunk), pages_of(chunk), own.rows);
   own.kept.assign((own.rows.size() + kTokensPerPage - 1) / kTokensPerPage, 0);
   if (own.rows.empty()) return;
   own.scores.resize(own.n_tiles() * queries_.group * kTokensPerPage);
   ops().codes.score_rows[code_of(view_->layer->sealed.keys)](
       *frames_->key_book, coded_queries(), static_cast<int>(queries_.group), static_cast<int>(dim),
-      {keys_.data() + first_page(chunk), own.rows.data(), static_cast<int>(own.rows.size())},
-      own.scores.data());
+      candidates(chunk), own.scores.data(), candidates(chunk + 1));
   for (size_t tile = 0; frames_->key_framed && tile < own.n_tiles(); ++tile) {
     add_bias(queries_.bias, queries_.group, own.scores.data() + tile * queries_.group * kTokensPerPage);
   }
@@ -282,10 +296,9 @@ void SparseHead::attend(size_t chunk, AttendScratch& scratch) {
 
 uint64_t SparseHead::bytes_read() const {
   const SealedLayout& layout = view_->layer->sealed;
-  const size_t index_bytes = index_page_bytes(layout.keys.code, static_cast<int>(layout.head_dim));
-  const size_t key_row_bytes = (layout.key_bytes() - index_bytes) / kTokensPerPage;
+  const size_t key_row_bytes = layout.key_bytes() / kTokensPerPage;
   const size_t value_row_bytes = layout.value_bytes() / kTokensPerPage;
-  return keys_.size() * index_bytes + n_candidates_ * key_row_bytes + n_kept_ * value_row_bytes;
+  return keys_.size() * layout.index_bytes() + n_candidates_ * key_row_bytes + n_kept_ * value_row_bytes;
 }
 
 double SparseHead::full_log_sum(size_t row, AttendScratch& scratch) const {
@@ -300,7 +313,7 @@ double SparseHead::full_log_sum(size_t row, AttendScratch& scratch) const {
   for (size_t page = 0; page < keys_.size(); ++page) {
     ops().codes.score_rows[code_of(view_->layer->sealed.keys)](
         *frames_->key_book, q, 1, static_cast<int>(dim), {&keys_[page], rows, kTokensPerPage},
-        scratch.scores.data());
+        scratch.scores.data(), {});
     for (uint64_t left = view_->coded_word(kv_head_, page); left != 0; left &= left - 1) {
       sum = add_logs(sum, scratch.scores[static_cast<size_t>(std::countr_zero(left))] + bias);
     }

@@ -81,6 +81,8 @@ class SparseHead {
   // Query rows as the codes of the keys want them.
   const float* coded_queries() const { return frames_->key_framed ? queries_.framed : queries_.q; }
   void make_tables();
+  void list_candidates();
+  KeyRowRefs candidates(size_t chunk) const;  // none past the last chunk
   void sum_scores(Chunk& chunk, AttendScratch& scratch) const;
   void leave_out_exact();
   // Some candidates may be left out, so that their scores have to be compared.
@@ -96,7 +98,8 @@ class SparseHead {
   QueryRows queries_{};
   SparseLimits limits_{};
   size_t kv_head_ = 0;
-  std::vector<const uint8_t*> keys_;  // [page]
+  std::vector<const uint8_t*> index_;  // [page]
+  std::vector<KeyPage> keys_;
   std::vector<const uint8_t*> values_;
   std::vector<float> mean_query_;
   std::vector<IndexTables> tables_;  // [group], or of the mean query

@@ -32,8 +32,8 @@ uint64_t step_peak(const std::vector<LayerLayout>& layouts, size_t n_before, siz
   };
   const auto coded_bytes = [&](const LayerLayout& layout) {
     const bool first = layout.sealed_pages(n_before) == 0 && layout.sealed_pages(n_total) > 0;
-    return (layout.sealed_pages(n_total) - layout.sealed_pages(n_before)) * layout.sealed.page_bytes() +
-           (first ? layout.beside_bytes() : 0);
+    return layout.sealed.bytes(layout.sealed_pages(n_total)) -
+           layout.sealed.bytes(layout.sealed_pages(n_before)) + (first ? layout.beside_bytes() : 0);
   };
   uint64_t held = 0;
   for (const LayerLayout& layout : layouts)
@@ -60,8 +60,9 @@ std::vector<LayerLayout> layer_layouts(const Recipe& recipe, const Geometry& geo
 uint64_t Geometry::token_bytes(const Recipe& recipe) const {
   uint64_t total = 0;
   for (const LayerLayout& layout : layer_layouts(recipe, *this)) {
-    const size_t page_bytes = layout.seals ? layout.sealed.page_bytes() : layout.open.page_bytes();
-    total += page_bytes / kTokensPerPage;
+    const uint64_t block_bytes = layout.seals ? layout.sealed.bytes(kPagesPerIndexBlock)
+                                              : kPagesPerIndexBlock * layout.open.page_bytes();
+    total += block_bytes / kPagesPerIndexBlock / kTokensPerPage;
   }
   return total;
 }

@@ -57,12 +57,21 @@ struct CodeInfo {
   const char* source;
 };
 
-// A format whose key pages begin with an index plane (kernels/index.inl) says so by these two: the bytes of
-// the plane and of the rows' norms, and where the norms begin.
+// A key page in memory. Of a format with an index its first index_page_bytes lie apart, so that the index of
+// many pages is read in one go; of others `rows` is the whole page.
+struct KeyPage {
+  const uint8_t* index;
+  const uint8_t* rows;
+};
+
+// A format whose key pages begin with an index plane (kernels/index.inl) says so by these: the bytes of the
+// plane and of the rows' norms, where the norms begin, and both ways between rows and a page in two parts.
 template <class F>
-concept IndexedFormat = requires {
+concept IndexedFormat = requires(const float* rows, float* out, uint8_t* bytes, const Codebook& book) {
   F::index_page_bytes(64);
   F::index_norms_offset(64);
+  F::encode_keys(rows, 64, book, bytes, bytes);  // rows [64][head_dim], (..., index, rows)
+  F::decode_key_row(KeyPage{}, 64, 0, book, out);
 };
 
 template <class F>

@@ -9,6 +9,11 @@ size_t key_page_bytes(const SideFormat& format, size_t head_dim) {
   return static_cast<size_t>(key_page_bytes(format.code, static_cast<int>(head_dim)));
 }
 
+size_t index_page_bytes(const SideFormat& format, size_t head_dim) {
+  if (!format.coded) return 0;
+  return static_cast<size_t>(index_page_bytes(format.code, static_cast<int>(head_dim)));
+}
+
 size_t value_page_bytes(const SideFormat& format, size_t head_dim) {
   if (!format.coded) return row_bytes(format.rows, kPageRows * head_dim);
   return static_cast<size_t>(value_page_bytes(format.code, static_cast<int>(head_dim)));

@@ -26,6 +26,8 @@ struct SideFormat {
 
 // Bytes of the keys, and of the values, of a sealed page of one KV head.
 size_t key_page_bytes(const SideFormat& format, size_t head_dim);
+// Of these the index, 0 where there is none.
+size_t index_page_bytes(const SideFormat& format, size_t head_dim);
 size_t value_page_bytes(const SideFormat& format, size_t head_dim);
 
 // nullopt when no code and no row format has that name.

@@ -15,6 +15,8 @@
 //   0       sign plane [D][64]: byte (g, t), bit j = 1 where dim 8 g + j of token t is positive or zero
 //   64 D    [64 tokens][G x (scale f16, zero f16) | upper plane [D] | lower plane [D]]
 //
+// of which the sign plane is the index, which may lie apart.
+//
 // Value page: [64 tokens][the same].
 //
 // Size: 3 D + 4 G bytes a key, 2 D + 4 G a value: 32 and 24 for 64 dims. Error: at most scale / 2 a value,
@@ -38,12 +40,11 @@ struct SignVq {
 
   static constexpr int groups(int head_dim) { return (head_dim + kGroupValues - 1) / kGroupValues; }
   static constexpr int row_bytes(int head_dim) { return 4 * groups(head_dim) + 2 * plane_bytes(head_dim); }
-  static constexpr int rows_offset(int head_dim) { return kPageRows * plane_bytes(head_dim); }
+  static constexpr int index_page_bytes(int head_dim) { return kPageRows * plane_bytes(head_dim); }
   static constexpr int key_page_bytes(int head_dim) {
-    return rows_offset(head_dim) + kPageRows * row_bytes(head_dim);
+    return index_page_bytes(head_dim) + kPageRows * row_bytes(head_dim);
   }
   static constexpr int value_page_bytes(int head_dim) { return kPageRows * row_bytes(head_dim); }
-  static constexpr int index_page_bytes(int head_dim) { return rows_offset(head_dim); }
   static constexpr int index_norms_offset(int) { return -1; }
 
   // Parameters and planes of one row.
@@ -71,7 +72,8 @@ struct SignVq {
     }
   }
 
-  QUIRE_INLINE void encode_keys(const float* rows, int head_dim, const Codebook&, uint8_t* page) {
+  QUIRE_INLINE void encode_keys(const float* rows, int head_dim, const Codebook&, uint8_t* index,
+                                uint8_t* sizes_of_rows) {
     for (int t = 0; t < kPageRows; ++t) {
       float sizes[kMaxHeadDim];
       uint8_t signs[kCodeBufferBytes] = {0};
@@ -80,21 +82,28 @@ struct SignVq {
         sizes[i] = __builtin_fabsf(x);
         signs[i] = x < 0.0f ? 0 : 1;
       }
-      put_plane(signs, head_dim, 0, page + t, kPageRows);
-      encode_row(sizes, head_dim, page + rows_offset(head_dim) + t * row_bytes(head_dim));
+      put_plane(signs, head_dim, 0, index + t, kPageRows);
+      encode_row(sizes, head_dim, sizes_of_rows + t * row_bytes(head_dim));
     }
+  }
+  QUIRE_INLINE void encode_keys(const float* rows, int head_dim, const Codebook& book, uint8_t* page) {
+    encode_keys(rows, head_dim, book, page, page + index_page_bytes(head_dim));
   }
   QUIRE_INLINE void encode_values(const float* rows, int head_dim, const Codebook&, uint8_t* page) {
     for (int t = 0; t < kPageRows; ++t) {
       encode_row(rows + t * head_dim, head_dim, page + t * row_bytes(head_dim));
     }
   }
-  QUIRE_INLINE void decode_key_row(const uint8_t* page, int head_dim, int row, const Codebook&, float* out) {
-    decode_row(page + rows_offset(head_dim) + row * row_bytes(head_dim), head_dim, out);
+  QUIRE_INLINE void decode_key_row(KeyPage page, int head_dim, int row, const Codebook&, float* out) {
+    decode_row(page.rows + row * row_bytes(head_dim), head_dim, out);
     for (int i = 0; i < head_dim; ++i) {
-      const int sign = (page[(i / 8) * kPageRows + row] >> (i % 8)) & 1;
+      const int sign = (page.index[(i / 8) * kPageRows + row] >> (i % 8)) & 1;
       out[i] = sign ? out[i] : -out[i];
     }
+  }
+  QUIRE_INLINE void decode_key_row(const uint8_t* page, int head_dim, int row, const Codebook& book,
+                                   float* out) {
+    decode_key_row({page, page + index_page_bytes(head_dim)}, head_dim, row, book, out);
   }
   QUIRE_INLINE void decode_value_row(const uint8_t* page, int head_dim, int row, const Codebook&,
                                      float* out) {

@@ -12,10 +12,10 @@
 //   64 D       norms f16 [64]
 //   64 D + 128 [64 tokens][b - 1 planes][D]: magnitude bits of a row together, the highest plane first
 //
-// Value page:
+// of which the first 64 D + 128 bytes are the index, which may lie apart.
 //
-//   0          norms f16 [64]
-//   128        [64 tokens][b planes][D]: the sign plane first, then magnitude bits, the highest first
+// Value page: [64 tokens][norm f16 | b planes][D]: the sign plane first, then magnitude bits, the highest
+// first. A row is in one place, as few of them are read.
 //
 // Size: 2 + b D bytes a row, keys and values alike. Error for Gaussian rows: at most 2 (1 - sqrt(1 - D_b)) of
 // |x|^2, D_b the distortion of the Lloyd-Max code (less, as the norm takes the error along x away). Rows of a
@@ -84,30 +84,30 @@ struct Turbo {
 
   // Key pages.
   QUIRE_INLINE constexpr int key_norms_offset(int head_dim) { return kPageRows * plane_bytes(head_dim); }
-  QUIRE_INLINE constexpr int key_planes_offset(int head_dim) {
-    return key_norms_offset(head_dim) + 2 * kPageRows;
-  }
   QUIRE_INLINE constexpr int key_planes_bytes(int head_dim) { return (bits - 1) * plane_bytes(head_dim); }
-  // Value pages: norms at 0.
-  static constexpr int kValuePlanesOffset = 2 * kPageRows;
-  QUIRE_INLINE constexpr int value_planes_bytes(int head_dim) { return bits * plane_bytes(head_dim); }
+  // Value pages: the norm of a row, then its planes.
+  static constexpr int kValueNormBytes = 2;
+  QUIRE_INLINE constexpr int value_row_bytes(int head_dim) {
+    return kValueNormBytes + bits * plane_bytes(head_dim);
+  }
 
   QUIRE_INLINE constexpr int key_page_bytes(int head_dim) {
     return kPageRows * (2 + bits * plane_bytes(head_dim));
   }
   QUIRE_INLINE constexpr int value_page_bytes(int head_dim) { return key_page_bytes(head_dim); }
 
-  static constexpr int index_page_bytes(int head_dim) { return key_planes_offset(head_dim); }
+  static constexpr int index_page_bytes(int head_dim) { return key_norms_offset(head_dim) + 2 * kPageRows; }
   static constexpr int index_norms_offset(int head_dim) { return key_norms_offset(head_dim); }
 
-  QUIRE_INLINE TurboRow key_row(uint8_t* page, int head_dim, int row) {
-    return {page + key_norms_offset(head_dim) + 2 * row, page + row, kPageRows,
-            page + key_planes_offset(head_dim) + row * key_planes_bytes(head_dim)};
+  QUIRE_INLINE TurboRow key_row(uint8_t* index, uint8_t* rows, int head_dim, int row) {
+    return {index + key_norms_offset(head_dim) + 2 * row, index + row, kPageRows,
+            rows + row * key_planes_bytes(head_dim)};
   }
 
   QUIRE_INLINE TurboRow value_row(uint8_t* page, int head_dim, int row) {
-    uint8_t* planes = page + kValuePlanesOffset + row * value_planes_bytes(head_dim);
-    return {page + 2 * row, planes, 1, planes + plane_bytes(head_dim)};
+    uint8_t* norm = page + row * value_row_bytes(head_dim);
+    uint8_t* planes = norm + kValueNormBytes;
+    return {norm, planes, 1, planes + plane_bytes(head_dim)};
   }
 
   QUIRE_INLINE void encode_row(const float* x, int head_dim, const Codebook& book, const TurboRow& to) {
@@ -133,10 +133,14 @@ struct Turbo {
     for (int j = 0; j < head_dim; ++j) out[j] = norm * book.centroids[codes[j]];
   }
 
-  QUIRE_INLINE void encode_keys(const float* rows, int head_dim, const Codebook& book, uint8_t* page) {
+  QUIRE_INLINE void encode_keys(const float* rows, int head_dim, const Codebook& book, uint8_t* index,
+                                uint8_t* planes) {
     for (int t = 0; t < kPageRows; ++t) {
-      encode_row(rows + t * head_dim, head_dim, book, key_row(page, head_dim, t));
+      encode_row(rows + t * head_dim, head_dim, book, key_row(index, planes, head_dim, t));
     }
+  }
+  QUIRE_INLINE void encode_keys(const float* rows, int head_dim, const Codebook& book, uint8_t* page) {
+    encode_keys(rows, head_dim, book, page, page + index_page_bytes(head_dim));
   }
   QUIRE_INLINE void encode_values(const float* rows, int head_dim, const Codebook& book, uint8_t* page) {
     for (int t = 0; t < kPageRows; ++t) {
@@ -144,9 +148,13 @@ struct Turbo {
     }
   }
   // The page is only read: TurboRow points to bytes that may be written for the encoder's sake.
+  QUIRE_INLINE void decode_key_row(KeyPage page, int head_dim, int row, const Codebook& book, float* out) {
+    decode_row(key_row(const_cast<uint8_t*>(page.index), const_cast<uint8_t*>(page.rows), head_dim, row),
+               head_dim, book, out);
+  }
   QUIRE_INLINE void decode_key_row(const uint8_t* page, int head_dim, int row, const Codebook& book,
                                    float* out) {
-    decode_row(key_row(const_cast<uint8_t*>(page), head_dim, row), head_dim, book, out);
+    decode_key_row({page, page + index_page_bytes(head_dim)}, head_dim, row, book, out);
   }
   QUIRE_INLINE void decode_value_row(const uint8_t* page, int head_dim, int row, const Codebook& book,
                                      float* out) {

@@ -7,9 +7,20 @@ QUIRE_INLINE void fetch_ahead(BytesAhead next) {
   for (size_t i = 0; i < next.n_bytes; i += 64) __builtin_prefetch((const uint8_t*)next.data + i, 0, 3);
 }
 
+// A key page as the format knows it: in two parts or in one.
+template <class F>
+QUIRE_INLINE auto page_of(KeyPage page) {
+  if constexpr (IndexedFormat<F>) {
+    return page;
+  } else {
+    return page.rows;
+  }
+}
+
 // keys [head_dim][64] -> page
 template <class F>
-void seal_keys(const Frame* frame, const Codebook& book, int head_dim, const float* keys, uint8_t* page) {
+void seal_keys(const Frame* frame, const Codebook& book, int head_dim, const float* keys, uint8_t* index,
+               uint8_t* page) {
   float rows[kPageTokens * kMaxHeadDim];
   for (int d = 0; d < head_dim; ++d) {
     for (int t = 0; t < kPageTokens; ++t) rows[t * head_dim + d] = keys[d * kPageTokens + t];
@@ -17,7 +28,11 @@ void seal_keys(const Frame* frame, const Codebook& book, int head_dim, const flo
   if (frame != nullptr) {
     for (int t = 0; t < kPageTokens; ++t) to_frame(*frame, rows + t * head_dim, rows + t * head_dim);
   }
-  F::encode_keys(rows, head_dim, book, page);
+  if constexpr (IndexedFormat<F>) {
+    F::encode_keys(rows, head_dim, book, index, page);
+  } else {
+    F::encode_keys(rows, head_dim, book, page);
+  }
 }
 
 // values [64][head_dim] -> page
@@ -30,8 +45,8 @@ void seal_values(const Frame* frame, const Codebook& book, int head_dim, const f
 }
 
 // page -> keys [head_dim][64], in the frame
-template <class F>
-void open_keys(const Codebook& book, int head_dim, const uint8_t* page, float* keys) {
+template <class F, class Page>
+void open_keys(const Codebook& book, int head_dim, Page page, float* keys) {
   for (int t = 0; t < kPageTokens; ++t) {
     float row[kMaxHeadDim];
     F::decode_key_row(page, head_dim, t, book, row);
@@ -60,9 +75,9 @@ void unframe_output(const Frame& frame, int n, int head_dim, float* o, const flo
 }
 
 // scores [n][64] of the rows named; other lanes are left as they are or hold garbage.
-template <class F>
-void score_coded(const Codebook& book, const float* q, int n, int head_dim, const uint8_t* page,
-                 uint64_t rows, float* scores, BytesAhead next) {
+template <class F, class Page>
+void score_coded(const Codebook& book, const float* q, int n, int head_dim, Page page, uint64_t rows,
+                 float* scores, BytesAhead next) {
   fetch_ahead(next);
   float keys[kPageTokens * kMaxHeadDim];
   (void)rows;
@@ -82,15 +97,15 @@ void accumulate_coded(const Codebook& book, const float* p, const float* correct
 
 // scores [tile of 64 rows][n][64] of single rows.
 template <class F>
-void score_coded_rows(const Codebook& book, const float* q, int n, int head_dim, RowRefs refs,
-                      float* scores) {
+void score_coded_rows(const Codebook& book, const float* q, int n, int head_dim, KeyRowRefs refs,
+                      float* scores, KeyRowRefs) {
   float keys[kPageTokens * kMaxHeadDim];
   for (int first = 0; first < refs.n; first += kPageTokens, scores += n * kPageTokens) {
     for (int i = 0; i < kPageTokens; ++i) {
       float row[kMaxHeadDim] = {0};
       if (first + i < refs.n) {
         const int at = refs.rows[first + i];
-        F::decode_key_row(refs.pages[at / kPageTokens], head_dim, at % kPageTokens, book, row);
+        F::decode_key_row(page_of<F>(refs.pages[at / kPageTokens]), head_dim, at % kPageTokens, book, row);
       }
       for (int d = 0; d < head_dim; ++d) keys[d * kPageTokens + i] = row[d];
     }
@@ -113,9 +128,10 @@ void accumulate_coded_rows(const Codebook& book, const float* p, const float* co
 // What a format uses: the above, unless something faster is given here.
 template <class F>
 struct Fused {
-  static constexpr auto score = score_coded<F>;
+  using Page = decltype(page_of<F>({}));
+  static constexpr auto score = score_coded<F, Page>;
   static constexpr auto accumulate = accumulate_coded<F>;
-  static constexpr auto open_keys = quire::QUIRE_ISA::open_keys<F>;
+  static constexpr auto open_keys = quire::QUIRE_ISA::open_keys<F, Page>;
   static constexpr auto open_values = quire::QUIRE_ISA::open_values<F>;
 };
 // The same for single rows of several pages.
@@ -159,15 +175,15 @@ struct Fused<Kivi<bits>> {
   static constexpr auto open_keys = panel_open_keys<KiviOpener<bits, true>>;
   static constexpr auto open_values = panel_open_values<KiviOpener<bits, false>>;
 };
-template <class Keys, class Values>
+template <class Keys, class Values, class Page = const uint8_t*>
 struct FusedRows {
-  static constexpr auto score = row_score<Keys>;
+  static constexpr auto score = row_score<Keys, Page>;
   static constexpr auto accumulate = row_accumulate<Values>;
-  static constexpr auto open_keys = row_open_keys<Keys>;
+  static constexpr auto open_keys = row_open_keys<Keys, Page>;
   static constexpr auto open_values = row_open_values<Values>;
 };
 template <int bits>
-struct Fused<Turbo<bits>> : FusedRows<NestedKeys<bits>, NestedValues<bits>> {};
+struct Fused<Turbo<bits>> : FusedRows<NestedKeys<bits>, NestedValues<bits>, KeyPage> {};
 template <>
 struct Fused<Polar4> : FusedRows<PolarRows<false>, PolarRows<false>> {};
 template <>
@@ -176,7 +192,7 @@ template <int bits>
 struct Fused<TurboProd<bits>> {
   static constexpr auto score = prod_score<bits>;
   static constexpr auto accumulate = prod_accumulate<bits>;
-  static constexpr auto open_keys = quire::QUIRE_ISA::open_keys<TurboProd<bits>>;
+  static constexpr auto open_keys = quire::QUIRE_ISA::open_keys<TurboProd<bits>, const uint8_t*>;
   static constexpr auto open_values = quire::QUIRE_ISA::open_values<TurboProd<bits>>;
 };
 #if defined(QUIRE_ISA_avx512)
@@ -194,18 +210,29 @@ template <>
 struct Fused<SignVq> {
   static constexpr auto score = signvq_score;
   static constexpr auto accumulate = signvq_accumulate;
-  static constexpr auto open_keys = quire::QUIRE_ISA::open_keys<SignVq>;
+  static constexpr auto open_keys = quire::QUIRE_ISA::open_keys<SignVq, KeyPage>;
   static constexpr auto open_values = quire::QUIRE_ISA::open_values<SignVq>;
 };
 #endif
+
+// The functions above with the signatures of the table.
+template <class F>
+void score_page(const Codebook& book, const float* q, int n, int head_dim, KeyPage page, uint64_t rows,
+                float* scores, BytesAhead next) {
+  Fused<F>::score(book, q, n, head_dim, page_of<F>(page), rows, scores, next);
+}
+template <class F>
+void open_key_page(const Codebook& book, int head_dim, KeyPage page, float* keys) {
+  Fused<F>::open_keys(book, head_dim, page_of<F>(page), keys);
+}
 
 template <class... Entries>
 constexpr CodeOps code_ops(CodeList<Entries...>) {
   return {{seal_keys<typename Entries::Type>...},
           {seal_values<typename Entries::Type>...},
-          {Fused<typename Entries::Type>::open_keys...},
+          {open_key_page<typename Entries::Type>...},
           {Fused<typename Entries::Type>::open_values...},
-          {Fused<typename Entries::Type>::score...},
+          {score_page<typename Entries::Type>...},
           {Fused<typename Entries::Type>::accumulate...},
           {SingleRows<typename Entries::Type>::score...},
           {SingleRows<typename Entries::Type>::accumulate...},

@@ -100,10 +100,11 @@ QUIRE_INLINE float norm_shares(const uint8_t* const* pages, int norms_offset, Pa
   return largest;
 }
 
-// Sums of bytes of P pages, N queries.
+// Sums of bytes of P pages, N queries. Lines of the pages `next` are asked for one by one, as the core can wait
+// for few of them at a time.
 template <int N, int P>
-QUIRE_INLINE void index_sums(const IndexTables* tables, int n_bytes, const uint8_t* const* pages, const uint8_t* const* next,
-                             __m512i (*sums)[P]) {
+QUIRE_INLINE void index_sums(const IndexTables* tables, int n_bytes, const uint8_t* const* pages,
+                             const uint8_t* const* next, __m512i (*sums)[P]) {
   const __m512i nibble = _mm512_set1_epi8(15);
 #pragma GCC unroll 4
   for (int h = 0; h < N; ++h) {
@@ -134,12 +135,13 @@ QUIRE_INLINE void index_sums(const IndexTables* tables, int n_bytes, const uint8
 }
 
 template <int N, int P>
-QUIRE_INLINE void index_pages(const IndexTables* tables, int n_bytes, const uint8_t* const* pages, const uint8_t* const* next,
-                              int norms_offset, int16_t* estimates, size_t ld) {
+QUIRE_INLINE void index_pages(const IndexTables* tables, int n_bytes, const uint8_t* const* pages,
+                              const uint8_t* const* next, int norms_offset, int16_t* estimates, size_t ld) {
   __m512i sums[N][P];
   index_sums<N, P>(tables, n_bytes, pages, next, sums);
   PageWords shares[P];
   const float largest = norms_offset < 0 ? 1.0f : norm_shares<P>(pages, norms_offset, shares);
+  for (int p = 0; p < P && norms_offset >= 0; ++p) fetch_ahead({next[p] + norms_offset, 2 * kPageTokens});
 #pragma GCC unroll 4
   for (int h = 0; h < N; ++h) {
     // Bytes are unpacked to the upper halves of words: 256 * sum * share * factor / 2^30.
@@ -160,19 +162,13 @@ QUIRE_INLINE void index_pages(const IndexTables* tables, int n_bytes, const uint
   }
 }
 
-// A page's plane and norms, which end at the same place whether there are norms or not.
-QUIRE_INLINE void fetch_index(const uint8_t* page, int n_bytes, int norms_offset) {
-  fetch_ahead({page, (size_t)(64 * n_bytes + (norms_offset < 0 ? 0 : 2 * kPageTokens))});
-}
-
 template <int N>
 QUIRE_INLINE void index_queries(const IndexTables* tables, int n_bytes, const uint8_t* const* pages,
-                                int n_pages, int norms_offset, int16_t* estimates, size_t ld) {
+                                int n_pages, int n_known, int norms_offset, int16_t* estimates, size_t ld) {
   int p = 0;
   for (; p + 4 <= n_pages; p += 4) {
     const uint8_t* next[4];
-    for (int i = 0; i < 4; ++i) next[i] = pages[p + 4 + i < n_pages ? p + 4 + i : p + i];
-    for (int i = 0; i < 4 && norms_offset >= 0; ++i) { __builtin_prefetch(next[i] + norms_offset); __builtin_prefetch(next[i] + norms_offset + 64); }
+    for (int i = 0; i < 4; ++i) next[i] = pages[p + 4 + i < n_known ? p + 4 + i : p + i];
     index_pages<N, 4>(tables, n_bytes, pages + p, next, norms_offset, estimates + p * kPageTokens, ld);
   }
   pages += p;
@@ -185,16 +181,16 @@ QUIRE_INLINE void index_queries(const IndexTables* tables, int n_bytes, const ui
   }
 }
 
-// estimates [n][ld] of n_pages pages; norms_offset -1: rows without norms.
+// estimates [n][ld] of n_pages pages, of the n_known that are coming; norms_offset -1: rows without norms.
 void index_estimate(const IndexTables* tables, int n, int head_dim, const uint8_t* const* pages, int n_pages,
-                    int norms_offset, int16_t* estimates, size_t ld) {
+                    int n_known, int norms_offset, int16_t* estimates, size_t ld) {
   const int n_bytes = plane_bytes(head_dim);
   for (int first = 0; first < n; first += 4, tables += 4, estimates += 4 * ld) {
     switch (n - first) {
-      case 1: index_queries<1>(tables, n_bytes, pages, n_pages, norms_offset, estimates, ld); break;
-      case 2: index_queries<2>(tables, n_bytes, pages, n_pages, norms_offset, estimates, ld); break;
-      case 3: index_queries<3>(tables, n_bytes, pages, n_pages, norms_offset, estimates, ld); break;
-      default: index_queries<4>(tables, n_bytes, pages, n_pages, norms_offset, estimates, ld); break;
+      case 1: index_queries<1>(tables, n_bytes, pages, n_pages, n_known, norms_offset, estimates, ld); break;
+      case 2: index_queries<2>(tables, n_bytes, pages, n_pages, n_known, norms_offset, estimates, ld); break;
+      case 3: index_queries<3>(tables, n_bytes, pages, n_pages, n_known, norms_offset, estimates, ld); break;
+      default: index_queries<4>(tables, n_bytes, pages, n_pages, n_known, norms_offset, estimates, ld); break;
     }
   }
 }
@@ -250,7 +246,7 @@ QUIRE_INLINE uint64_t at_least(const uint8_t* levels, int level) {
 QUIRE_INLINE int mulhrs(int a, int b) { return (a * b + 16384) >> 15; }
 
 void index_estimate(const IndexTables* tables, int n, int head_dim, const uint8_t* const* pages, int n_pages,
-                    int norms_offset, int16_t* estimates, size_t ld) {
+                    int, int norms_offset, int16_t* estimates, size_t ld) {
   const int n_bytes = plane_bytes(head_dim);
   for (int first = 0; first < n_pages; first += kNormGroupPages) {
     const int last = first + kNormGroupPages < n_pages ? first + kNormGroupPages : n_pages;

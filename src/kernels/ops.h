@@ -46,32 +46,37 @@ struct RowRefs {
   const uint16_t* rows;
   int n;
 };
+struct KeyRowRefs {
+  const KeyPage* pages;
+  const uint16_t* rows;
+  int n;
+};
 
 // Coded pages of one KV head, one function a format of the catalogue (format/code_catalogue.h). A frame of
 // nullptr: rows are coded as they are.
 struct CodeOps {
-  // keys [head_dim][64] -> page; values [64][head_dim] -> page.
+  // keys [head_dim][64] -> the two parts of a page (KeyPage); values [64][head_dim] -> page.
   void (*seal_keys[kCodeCount])(const Frame* frame, const Codebook& book, int head_dim, const float* keys,
-                                uint8_t* page);
+                                uint8_t* index, uint8_t* rows);
   void (*seal_values[kCodeCount])(const Frame* frame, const Codebook& book, int head_dim, const float* values,
                                   uint8_t* page);
   // page -> keys [head_dim][64]; the rows named of a page -> values [64][head_dim]. Both stay in the frame.
-  void (*open_keys[kCodeCount])(const Codebook& book, int head_dim, const uint8_t* page, float* keys);
+  void (*open_keys[kCodeCount])(const Codebook& book, int head_dim, KeyPage page, float* keys);
   void (*open_values[kCodeCount])(const Codebook& book, int head_dim, const uint8_t* page, uint64_t rows,
                                   float* values);
   // Attention straight from the codes, for few query rows n; everything in the frame.
   // scores [n][64] = q [n][head_dim] . keys, in the lanes of the rows named; other lanes hold garbage.
   // `next`: what will be read after this, a hint.
-  void (*score[kCodeCount])(const Codebook& book, const float* q, int n, int head_dim, const uint8_t* page,
+  void (*score[kCodeCount])(const Codebook& book, const float* q, int n, int head_dim, KeyPage page,
                             uint64_t rows, float* scores, BytesAhead next);
   // o [n][head_dim] = o * correction + probabilities [n][64] . values, over the rows named.
   void (*accumulate[kCodeCount])(const Codebook& book, const float* probabilities, const float* correction,
                                  uint64_t rows, int n, int head_dim, const uint8_t* page, float* o,
                                  BytesAhead next);
-  // The same for single rows: scores [tile of 64 rows][n][64] of the rows in their order (the last tile's
+  // The same for single rows, with what will be read after these, a hint: scores [tile of 64 rows][n][64] of the rows in their order (the last tile's
   // other lanes hold garbage), and of one tile the rows of `kept`.
-  void (*score_rows[kCodeCount])(const Codebook& book, const float* q, int n, int head_dim, RowRefs rows,
-                                 float* scores);
+  void (*score_rows[kCodeCount])(const Codebook& book, const float* q, int n, int head_dim, KeyRowRefs rows,
+                                 float* scores, KeyRowRefs next);
   void (*accumulate_rows[kCodeCount])(const Codebook& book, const float* probabilities,
                                       const float* correction, RowRefs rows, uint64_t kept, int n,
                                       int head_dim, float* o, RowRefs next, uint64_t next_kept);
@@ -94,9 +99,10 @@ struct IndexOps {
   void (*sign_tables)(const float* q, int head_dim, IndexTables* tables);
   // codebook [groups][16][4]
   void (*codebook_tables)(const float* q, const float* codebook, int head_dim, IndexTables* tables);
-  // Estimates [n][ld] of all rows of n_pages pages; norms_offset -1: rows have none.
+  // Estimates [n][ld] of all rows of n_pages pages; norms_offset -1: rows have none. `pages` lists n_known: what
+  // comes after the first n_pages will be asked for next, a hint.
   void (*estimate)(const IndexTables* tables, int n, int head_dim, const uint8_t* const* pages, int n_pages,
-                   int norms_offset, int16_t* estimates, size_t ld);
+                   int n_known, int norms_offset, int16_t* estimates, size_t ld);
   // log2 of the sum of the probabilities of n_pages pages, in estimates' units, of one query.
   float (*mass)(const int16_t* estimates, int n_pages);
   // Levels [n_pages * 64] of the best over n queries of estimate - offset, a probability.

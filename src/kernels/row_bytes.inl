@@ -280,15 +280,18 @@ QUIRE_INLINE void accumulate_pass(const V& view, int pass, const RowList& list, 
                 RowAccumulate{p, correction, head_dim, page, steps, list, scales, V::kZero[pass], o, ahead});
 }
 
+QUIRE_INLINE const uint8_t* rows_of(const uint8_t* page) { return page; }
+QUIRE_INLINE const uint8_t* rows_of(KeyPage page) { return page.rows; }
+
 // The kernels of a format from its views.
-template <class Keys>
-void row_score(const Codebook& book, const float* q, int n, int head_dim, const uint8_t* page, uint64_t rows,
+template <class Keys, class Page>
+void row_score(const Codebook& book, const float* q, int n, int head_dim, Page page, uint64_t rows,
                float* scores, BytesAhead next) {
   const RowList list = list_rows(rows, 16);
-  Ahead ahead = spread(next, page, (size_t)list.padded * words(head_dim));
+  Ahead ahead = spread(next, rows_of(page), (size_t)list.padded * words(head_dim));
   const Keys view(book, head_dim, page);
   for (int pass = 0; pass < Keys::kPasses; ++pass) {
-    score_pass(view, pass, list, q, n, head_dim, page, scores, &ahead);
+    score_pass(view, pass, list, q, n, head_dim, rows_of(page), scores, &ahead);
   }
 }
 
@@ -312,8 +315,8 @@ QUIRE_INLINE void transpose_floats(const float* from, int stride, float* to, int
 }
 
 // page -> keys [head_dim][64]
-template <class Keys>
-void row_open_keys(const Codebook& book, int head_dim, const uint8_t* page, float* keys) {
+template <class Keys, class Page>
+void row_open_keys(const Codebook& book, int head_dim, Page page, float* keys) {
   const Keys view(book, head_dim, page);
   alignas(64) float rows[16 * kMaxHeadDim];
   const int stride = (head_dim + 15) / 16 * 16;

@@ -93,28 +93,30 @@ struct NestedKeys : PlaneRows<bits> {
   static constexpr int kPasses = 1;
   static constexpr int kZero[1] = {128};
   using F = Turbo<bits>;
-  const uint8_t* page;
+  KeyPage page;
   uint64_t signs[kPageTokens * kRowWords];
 
-  QUIRE_INLINE_MEMBER NestedKeys(const Codebook& book, int dim, const uint8_t* from)
+  QUIRE_INLINE_MEMBER NestedKeys(const Codebook& book, int dim, KeyPage from)
       : PlaneRows<bits>(book, dim), page(from) {
-    transpose_signs(page, dim, signs);
+    transpose_signs(page.index, dim, signs);
+  }
+  QUIRE_INLINE_MEMBER const uint8_t* norms() const {
+    return page.index + F::key_norms_offset(this->head_dim);
   }
   QUIRE_INLINE_MEMBER const uint8_t* sign(int row) const {
     return (const uint8_t*)(signs + row * words(this->head_dim));
   }
   QUIRE_INLINE_MEMBER const uint8_t* planes(int row) const {
-    return page + F::key_planes_offset(this->head_dim) + row * F::key_planes_bytes(this->head_dim);
+    return page.rows + row * F::key_planes_bytes(this->head_dim);
   }
   QUIRE_INLINE_MEMBER U8x64 word(int, int row, int w, const uint8_t*) const {
     return this->code_bytes(sign(row), planes(row), w);
   }
   QUIRE_INLINE_MEMBER void scales(int, float* out) const {
-    load_halves(page + F::key_norms_offset(this->head_dim), this->unit, out);
+    load_halves(norms(), this->unit, out);
   }
   QUIRE_INLINE_MEMBER void open(int row, float* out) const {
-    const float norm = get_half(page + F::key_norms_offset(this->head_dim) + 2 * row);
-    this->open_codes(sign(row), planes(row), norm, out);
+    this->open_codes(sign(row), planes(row), get_half(norms() + 2 * row), out);
   }
 };
 
@@ -127,14 +129,19 @@ struct NestedValues : PlaneRows<bits> {
 
   QUIRE_INLINE_MEMBER NestedValues(const Codebook& book, int dim, const uint8_t* from)
       : PlaneRows<bits>(book, dim), page(from) {}
-  QUIRE_INLINE_MEMBER const uint8_t* planes(int row) const {
-    return page + F::kValuePlanesOffset + row * F::value_planes_bytes(this->head_dim);
+  QUIRE_INLINE_MEMBER const uint8_t* norm(int row) const {
+    return page + row * F::value_row_bytes(this->head_dim);
   }
+  QUIRE_INLINE_MEMBER const uint8_t* planes(int row) const { return norm(row) + F::kValueNormBytes; }
   QUIRE_INLINE_MEMBER U8x64 word(int, int row, int w, const uint8_t*) const {
     return this->code_bytes(planes(row), planes(row) + plane_bytes(this->head_dim), w);
   }
-  QUIRE_INLINE_MEMBER void scales(int, float* out) const { load_halves(page, this->unit, out); }
+  QUIRE_INLINE_MEMBER void scales(int, float* out) const {
+    uint8_t halves[2 * kPageTokens];
+    for (int t = 0; t < kPageTokens; ++t) memcpy(halves + 2 * t, norm(t), 2);
+    load_halves(halves, this->unit, out);
+  }
   QUIRE_INLINE_MEMBER void open(int row, float* out) const {
-    this->open_codes(planes(row), planes(row) + plane_bytes(this->head_dim), get_half(page + 2 * row), out);
+    this->open_codes(planes(row), planes(row) + plane_bytes(this->head_dim), get_half(norm(row)), out);
   }
 };

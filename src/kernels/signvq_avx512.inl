@@ -41,21 +41,22 @@ QUIRE_INLINE void vq_parameters(const uint8_t* p, bool both, float* scales, floa
   _mm512_storeu_ps(zeros, _mm512_permutexvar_ps(high, x));
 }
 
-QUIRE_INLINE void fill_vq_tile(int head_dim, int n_words, RowRefs refs, int first, int last,
-                               const uint8_t** page, uint64_t (*signs)[64], VqKeyTile* tile) {
+QUIRE_INLINE void fill_vq_tile(int head_dim, int n_words, KeyRowRefs refs, KeyRowRefs next, int first, int last,
+                               const uint8_t** plane, uint64_t (*signs)[64], VqKeyTile* tile) {
   const int stride = plane_bytes(head_dim);
   const int n_groups = SignVq::groups(head_dim);
   // Index: 4 where positive, + code.
   const __m512i code_table = _mm512_broadcast_i32x4(_mm_setr_epi8(
       (char)128, 127, 126, 125, (char)128, (char)129, (char)130, (char)131, 0, 0, 0, 0, 0, 0, 0, 0));
   for (int i = first; i < last; ++i) {
-    const uint8_t* from = refs.pages[refs.rows[i] / kPageTokens];
+    fetch_key_row(refs, next, i + kRowsAhead, SignVq::index_page_bytes(head_dim), SignVq::row_bytes(head_dim));
+    const KeyPage& page = refs.pages[refs.rows[i] / kPageTokens];
     const int row = refs.rows[i] % kPageTokens;
-    if (from != *page) {
-      for (int w = 0; w < n_words; ++w) spread_signs(from + 64 * 8 * w, signs[w]);
-      *page = from;
+    if (page.index != *plane) {
+      for (int w = 0; w < n_words; ++w) spread_signs(page.index + 64 * 8 * w, signs[w]);
+      *plane = page.index;
     }
-    const uint8_t* bytes = from + SignVq::rows_offset(head_dim) + row * SignVq::row_bytes(head_dim);
+    const uint8_t* bytes = page.rows + row * SignVq::row_bytes(head_dim);
     const uint8_t* planes = bytes + 4 * n_groups;
     for (int w = 0; w < n_words; ++w) {
       const __mmask64 sign = signs[w][sign_slot(row)];
@@ -108,23 +109,23 @@ QUIRE_INLINE void score_vq_tile(const VqKeyTile& tile, int n_words, const VqQuer
 }
 
 // scores [tile of 64 rows][n][64]
-void signvq_score_rows(const Codebook&, const float* q, int n, int head_dim, RowRefs refs, float* scores) {
+void signvq_score_rows(const Codebook&, const float* q, int n, int head_dim, KeyRowRefs refs, float* scores,
+                       KeyRowRefs next) {
   const int n_words = (head_dim + 63) / 64;
   for (int begin = 0; begin < n; begin += kQueryTile) {
     const int count = n - begin < kQueryTile ? n - begin : kQueryTile;
     VqQuery queries[kQueryTile];
     for (int h = 0; h < count; ++h) vq_query(q + (begin + h) * head_dim, head_dim, n_words, &queries[h]);
-    const uint8_t* page = nullptr;
+    const uint8_t* plane = nullptr;
     uint64_t signs[kTurboWords][64];
     VqKeyTile tile;
     memset(&tile, 0, sizeof tile);
-    const int rows_offset = SignVq::rows_offset(head_dim);
-    const int row_bytes = SignVq::row_bytes(head_dim);
-    for (int i = 0; i < kRowsAhead; ++i) fetch_key_row(refs, i, rows_offset, row_bytes);
+    for (int i = 0; i < kRowsAhead; ++i) {
+      fetch_key_row(refs, next, i, SignVq::index_page_bytes(head_dim), SignVq::row_bytes(head_dim));
+    }
     for (int first = 0; first < refs.n; first += kRowTile) {
-      for (int i = 0; i < kRowTile; ++i) fetch_key_row(refs, first + kRowsAhead + i, rows_offset, row_bytes);
       const int last = first + kRowTile < refs.n ? first + kRowTile : refs.n;
-      fill_vq_tile(head_dim, n_words, refs, first, last, &page, signs, &tile);
+      fill_vq_tile(head_dim, n_words, refs, next, first, last, &plane, signs, &tile);
       float* to = scores + ((size_t)(first / kPageTokens) * n + begin) * kPageTokens + first % kPageTokens;
       for (int h = 0; h < count; ++h) score_vq_tile(tile, n_words, queries[h], to + h * kPageTokens);
     }
@@ -164,13 +165,12 @@ QUIRE_INLINE void list_vq_values(int head_dim, RowRefs refs, uint64_t kept, VqVa
 
 // Codes of the listed rows, 64 dims from word w on, interleaved by four rows.
 QUIRE_INLINE void vq_value_bytes(int head_dim, const VqValueTile& tile, int w, RowsAhead* ahead, __m512i* out) {
-  const RowPlace place = {0, SignVq::row_bytes(head_dim), -1};
   const int stride = plane_bytes(head_dim);
   for (int i = 0; i < tile.padded; i += 4, out += 4) {
     __m512i c[4];
 #pragma GCC unroll 4
     for (int r = 0; r < 4; ++r) {
-      if ((r & 1) == 0) fetch_value_row(ahead, place);
+      if ((r & 1) == 0) fetch_value_row(ahead, SignVq::row_bytes(head_dim));
       const uint8_t* planes = tile.planes[i + r] + 8 * w;
       const __m512i upper = _mm512_maskz_set1_epi8(load_word(planes), 2);
       c[r] = _mm512_mask_add_epi8(upper, load_word(planes + stride), upper, _mm512_set1_epi8(1));
@@ -258,21 +258,22 @@ void signvq_accumulate_rows(const Codebook&, const float* p, const float* correc
 }
 
 // Whole pages are runs of single rows.
-QUIRE_INLINE RowRefs rows_of_page(const uint8_t* const* page, uint16_t* rows) {
+QUIRE_INLINE void list_page(uint16_t* rows) {
   for (int t = 0; t < kPageTokens; ++t) rows[t] = (uint16_t)t;
-  return {page, rows, kPageTokens};
 }
 
-void signvq_score(const Codebook& book, const float* q, int n, int head_dim, const uint8_t* page, uint64_t,
+void signvq_score(const Codebook& book, const float* q, int n, int head_dim, KeyPage page, uint64_t,
                   float* scores, BytesAhead next) {
   fetch_ahead(next);
   uint16_t rows[kPageTokens];
-  signvq_score_rows(book, q, n, head_dim, rows_of_page(&page, rows), scores);
+  list_page(rows);
+  signvq_score_rows(book, q, n, head_dim, {&page, rows, kPageTokens}, scores, {});
 }
 
 void signvq_accumulate(const Codebook& book, const float* p, const float* correction, uint64_t named, int n,
                        int head_dim, const uint8_t* page, float* o, BytesAhead next) {
   fetch_ahead(next);
   uint16_t rows[kPageTokens];
-  signvq_accumulate_rows(book, p, correction, rows_of_page(&page, rows), named, n, head_dim, o, {}, 0);
+  list_page(rows);
+  signvq_accumulate_rows(book, p, correction, {&page, rows, kPageTokens}, named, n, head_dim, o, {}, 0);
 }

@@ -18,35 +18,41 @@ QUIRE_INLINE void fetch_row(const uint8_t* row, int n_bytes) {
   if (n_bytes > 1) __builtin_prefetch(row + n_bytes - 1, 0, 3);
 }
 
-// Codes of one row of a list, and the index plane of a page that begins with it.
-QUIRE_INLINE void fetch_key_row(RowRefs refs, int i, int rows_offset, int row_bytes) {
+// Codes of row i of a list, or of the list that follows it, and the index plane of a page that begins with it.
+QUIRE_INLINE void fetch_key_row(KeyRowRefs refs, KeyRowRefs next, int i, int index_bytes, int row_bytes) {
+  if (i >= refs.n) {
+    i -= refs.n;
+    refs = next;
+  }
   if (i >= refs.n) return;
-  const int page = refs.rows[i] / kPageTokens;
-  if (i == 0 || page != refs.rows[i - 1] / kPageTokens) fetch_ahead({refs.pages[page], (size_t)rows_offset});
-  fetch_row(refs.pages[page] + rows_offset + refs.rows[i] % kPageTokens * row_bytes, row_bytes);
+  const KeyPage& page = refs.pages[refs.rows[i] / kPageTokens];
+  if (i == 0 || refs.rows[i] / kPageTokens != refs.rows[i - 1] / kPageTokens) {
+    fetch_ahead({page.index, (size_t)index_bytes});
+  }
+  fetch_row(page.rows + refs.rows[i] % kPageTokens * row_bytes, row_bytes);
 }
 
-// Bytes of rows first..last - 1 of the list into the tile. `signs` holds the transposed sign plane of
-// `page`, the page of the row before.
+// Bytes of rows first..last - 1 of the list into the tile. `signs` holds the transposed sign plane at
+// `plane`, of the page of the row before.
 template <int bits>
-QUIRE_INLINE void fill_key_tile(const ByteBook& book, int head_dim, int n_words, RowRefs refs, int first,
-                                int last, const uint8_t** page, uint64_t (*signs)[64], KeyTile* tile) {
+QUIRE_INLINE void fill_key_tile(const ByteBook& book, int head_dim, int n_words, KeyRowRefs refs,
+                                KeyRowRefs next, int first, int last, const uint8_t** plane, uint64_t (*signs)[64], KeyTile* tile) {
   using F = Turbo<bits>;
   const int stride = plane_bytes(head_dim);
   for (int i = first; i < last; ++i) {
-    fetch_key_row(refs, i + kRowsAhead, F::key_planes_offset(head_dim), F::key_planes_bytes(head_dim));
-    const uint8_t* from = refs.pages[refs.rows[i] / kPageTokens];
+    fetch_key_row(refs, next, i + kRowsAhead, F::index_page_bytes(head_dim), F::key_planes_bytes(head_dim));
+    const KeyPage& page = refs.pages[refs.rows[i] / kPageTokens];
     const int row = refs.rows[i] % kPageTokens;
-    if (from != *page) {
-      for (int w = 0; w < n_words; ++w) spread_signs(from + 64 * 8 * w, signs[w]);
-      *page = from;
+    if (page.index != *plane) {
+      for (int w = 0; w < n_words; ++w) spread_signs(page.index + 64 * 8 * w, signs[w]);
+      *plane = page.index;
     }
-    const uint8_t* planes = from + F::key_planes_offset(head_dim) + row * F::key_planes_bytes(head_dim);
+    const uint8_t* planes = page.rows + row * F::key_planes_bytes(head_dim);
     for (int w = 0; w < n_words; ++w) {
       _mm512_storeu_si512(tile->bytes + ((i - first) * n_words + w) * 64,
                           turbo_bytes<bits>(book, signs[w][sign_slot(row)], planes + 8 * w, stride));
     }
-    memcpy(&tile->norms[i - first], from + F::key_norms_offset(head_dim) + 2 * row, 2);
+    memcpy(&tile->norms[i - first], page.index + F::key_norms_offset(head_dim) + 2 * row, 2);
   }
 }
 
@@ -71,23 +77,23 @@ constexpr int kQueryTile = 8;  // queries kept as bytes at a time
 
 // scores [tile of 64 rows][n][64]
 template <int bits>
-void turbo_score_rows(const Codebook& codebook, const float* q, int n, int head_dim, RowRefs refs,
-                      float* scores) {
+void turbo_score_rows(const Codebook& codebook, const float* q, int n, int head_dim, KeyRowRefs refs,
+                      float* scores, KeyRowRefs next) {
   const ByteBook book = byte_book<bits>(codebook);
   const int n_words = (head_dim + 63) / 64;
   for (int begin = 0; begin < n; begin += kQueryTile) {
     const int count = n - begin < kQueryTile ? n - begin : kQueryTile;
     ByteQuery queries[kQueryTile];
     for (int h = 0; h < count; ++h) byte_query(q + (begin + h) * head_dim, head_dim, n_words, &queries[h]);
-    const uint8_t* page = nullptr;
+    const uint8_t* plane = nullptr;
     uint64_t signs[kTurboWords][64];
     KeyTile tile;
     for (int i = 0; i < kRowsAhead; ++i) {
-      fetch_key_row(refs, i, Turbo<bits>::key_planes_offset(head_dim), Turbo<bits>::key_planes_bytes(head_dim));
+      fetch_key_row(refs, next, i, Turbo<bits>::index_page_bytes(head_dim), Turbo<bits>::key_planes_bytes(head_dim));
     }
     for (int first = 0; first < refs.n; first += kRowTile) {
       const int last = first + kRowTile < refs.n ? first + kRowTile : refs.n;
-      fill_key_tile<bits>(book, head_dim, n_words, refs, first, last, &page, signs, &tile);
+      fill_key_tile<bits>(book, head_dim, n_words, refs, next, first, last, &plane, signs, &tile);
       for (int r = last - first; r < kRowTile; ++r) tile.norms[r] = 0;
       float* to = scores + ((size_t)(first / kPageTokens) * n + begin) * kPageTokens + first % kPageTokens;
       for (int h = 0; h < count; ++h) {
@@ -103,21 +109,11 @@ struct RowsAhead {
   uint64_t kept;
 };
 
-// Of a row: codes row_bytes from rows_offset on, norms from norms_offset on (negative: none).
-struct RowPlace {
-  int rows_offset;
-  int row_bytes;
-  int norms_offset;
-};
-
-QUIRE_INLINE void fetch_value_row(RowsAhead* ahead, RowPlace place) {
+QUIRE_INLINE void fetch_value_row(RowsAhead* ahead, int row_bytes) {
   if (ahead->kept == 0) return;
   const int at = ahead->refs.rows[__builtin_ctzll(ahead->kept)];
   ahead->kept &= ahead->kept - 1;
-  const uint8_t* page = ahead->refs.pages[at / kPageTokens];
-  const int row = at % kPageTokens;
-  fetch_row(page + place.rows_offset + row * place.row_bytes, place.row_bytes);
-  if (place.norms_offset >= 0) __builtin_prefetch(page + place.norms_offset + 2 * row, 0, 3);
+  fetch_row(ahead->refs.pages[at / kPageTokens] + at % kPageTokens * row_bytes, row_bytes);
 }
 
 // The kept rows of a tile: their value planes and norms, padded to a multiple of four with the last one.
@@ -135,9 +131,9 @@ QUIRE_INLINE void list_values(int head_dim, RowRefs refs, uint64_t kept, ValueTi
   tile->n = 0;
   for (; kept != 0; kept &= kept - 1) {
     const int at = refs.rows[__builtin_ctzll(kept)];
-    const uint8_t* page = refs.pages[at / kPageTokens];
-    tile->planes[tile->n] = page + F::kValuePlanesOffset + at % kPageTokens * F::value_planes_bytes(head_dim);
-    memcpy(&halves[tile->n++], page + 2 * (at % kPageTokens), 2);
+    const uint8_t* row = refs.pages[at / kPageTokens] + at % kPageTokens * F::value_row_bytes(head_dim);
+    tile->planes[tile->n] = row + F::kValueNormBytes;
+    memcpy(&halves[tile->n++], row, 2);
   }
   tile->padded = (tile->n + 3) / 4 * 4;
   for (int i = tile->n; i < tile->padded; ++i) tile->planes[i] = tile->planes[tile->n - 1];
@@ -170,12 +166,11 @@ template <int bits>
 QUIRE_INLINE void row_value_bytes(const ByteBook& book, int head_dim, const ValueTile& tile, int w,
                                   RowsAhead* ahead, __m512i* out) {
   const int stride = plane_bytes(head_dim);
-  const RowPlace place = {Turbo<bits>::kValuePlanesOffset, Turbo<bits>::value_planes_bytes(head_dim), 0};
   for (int i = 0; i < tile.padded; i += 4, out += 4) {
     __m512i c[4];
 #pragma GCC unroll 4
     for (int r = 0; r < 4; ++r) {
-      if ((r & 1) == 0) fetch_value_row(ahead, place);
+      if ((r & 1) == 0) fetch_value_row(ahead, Turbo<bits>::value_row_bytes(head_dim));
       const uint8_t* row = tile.planes[i + r] + 8 * w;
       c[r] = turbo_bytes<bits>(book, load_word(row), row + stride, stride);
     }

@@ -31,6 +31,7 @@ void clear_rows_from(const RowLayout& layout, size_t slot, std::byte* page) {
 void Store::visit_blocks(size_t layer, const std::function<void(std::span<const std::byte>)>& visit) const {
   if (sinks_[layer]) visit({sinks_[layer]->data, sinks_[layer]->size_bytes});
   if (kept_[layer]) visit({kept_[layer]->page->data, kept_[layer]->page->size_bytes});
+  for (const PageRef& block : index_blocks_[layer]) visit({block->data, block->size_bytes});
   const size_t n_pages = pages_for(n_tokens_);
   const size_t n_last = n_tokens_ % kTokensPerPage;
   for (size_t i = 0; i < n_pages; ++i) {
@@ -51,6 +52,7 @@ void Store::restore(size_t n_tokens, std::span<const size_t> n_sealed,
                     const std::function<void(std::span<std::byte>)>& fill) {
   QUIRE_CHECK(n_tokens_ == 0 && n_sealed.size() == n_layers());
   std::vector<std::vector<PageRef>> pages(n_layers());
+  std::vector<std::vector<PageRef>> index_blocks(n_layers());
   std::vector<PageRef> sinks(n_layers());
   std::vector<std::shared_ptr<const KeptRows>> all_kept(n_layers());
   const auto filled = [&](size_t n_bytes) {
@@ -67,6 +69,9 @@ void Store::restore(size_t n_tokens, std::span<const size_t> n_sealed,
       kept->page = filled(layout.open.page_bytes());
       all_kept[layer] = std::move(kept);
     }
+    for (size_t i = 0; i < layout.sealed.index_blocks(n_sealed[layer]); ++i) {
+      index_blocks[layer].push_back(filled(layout.sealed.index_block_bytes()));
+    }
     for (size_t i = 0; i < pages_for(n_tokens); ++i) {
       const bool sealed = i < n_sealed[layer];
       pages[layer].push_back(filled(sealed ? layout.sealed.page_bytes() : layout.open.page_bytes()));
@@ -74,6 +79,7 @@ void Store::restore(size_t n_tokens, std::span<const size_t> n_sealed,
     }
   }
   pages_ = std::move(pages);
+  index_blocks_ = std::move(index_blocks);
   sinks_ = std::move(sinks);
   kept_ = std::move(all_kept);
   n_tokens_ = n_tokens;

@@ -20,7 +20,7 @@ std::unique_ptr<float[]> expand(Format format, size_t head_dim, const std::byte*
 }  // namespace
 
 void seal_keys(Format open_format, const SideFormat& format, const HeadFrames& frames, size_t head_dim,
-               size_t first_position, const std::byte* open, std::byte* coded) {
+               size_t first_position, const std::byte* open, std::byte* index, std::byte* coded) {
   if (!format.coded && format.rows == open_format) {
     std::memcpy(coded, open, row_bytes(open_format, kTokensPerPage * head_dim));
     return;
@@ -31,6 +31,7 @@ void seal_keys(Format open_format, const SideFormat& format, const HeadFrames& f
     if (frames.key_bias != nullptr) frames.key_bias->take_off_page(first_position, keys.get());
     ops().codes.seal_keys[static_cast<size_t>(format.code)](frames.key_framed ? &frames.key : nullptr,
                                                             *frames.key_book, dim, keys.get(),
+                                                            reinterpret_cast<uint8_t*>(index),
                                                             reinterpret_cast<uint8_t*>(coded));
   } else {
     // Keys [head_dim][64] are stored like values of rows of 64: the layout is the same.

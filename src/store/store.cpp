@@ -18,6 +18,7 @@ Store::Store(std::vector<LayerLayout> layouts, PagePool& pool)
     : layouts_(std::move(layouts)),
       pool_(&pool),
       pages_(layouts_.size()),
+      index_blocks_(layouts_.size()),
       sinks_(layouts_.size()),
       kept_(layouts_.size()) {}
 
@@ -93,11 +94,22 @@ Store::Growth Store::growth(size_t layer, size_t n_new) const {
     if (shared(page)) growth.room += layout.open.page_bytes();
   }
   const size_t n_sealed = view(layer, n_tokens_).n_sealed();
-  for (size_t page = n_sealed; page < layout.sealed_pages(n_total); ++page) {
+  const size_t n_to_seal = layout.sealed_pages(n_total);
+  if (n_to_seal > n_sealed) growth.coded = index_growth(layer, n_sealed, n_to_seal);
+  for (size_t page = n_sealed; page < n_to_seal; ++page) {
     growth.coded += layout.sealed.page_bytes() + (page == 0 ? layout.beside_bytes() : 0);
     if (page >= first_written || !shared(page)) growth.freed += layout.open.page_bytes();
   }
   return growth;
+}
+
+uint64_t Store::index_growth(size_t layer, size_t n_sealed, size_t n_to_seal) const {
+  const SealedLayout& layout = layouts_[layer].sealed;
+  const std::vector<PageRef>& blocks = index_blocks_[layer];
+  const bool continues = n_sealed % kPagesPerIndexBlock != 0 && !blocks.empty();
+  const size_t n_copied = continues && blocks.back().use_count() > 1;
+  return (layout.index_blocks(n_to_seal) - layout.index_blocks(n_sealed) + n_copied) *
+         layout.index_block_bytes();
 }
 
 uint64_t Store::peak_growth(size_t n_new, bool at_once) const {
@@ -125,11 +137,34 @@ Store::Sealing Store::begin_sealing(size_t layer, size_t n_tokens) const {
     sealing.coded.push_back(pool_->allocate(layout.sealed.page_bytes()));
     sealing.coded.back()->sealed = true;
   }
+  sealing.index_blocks = writable_index_blocks(layer, sealing.first, sealing.last);
   if (sealing.first == 0 && sealing.last > 0 && layout.sink_tokens > 0) {
     sealing.sinks = pool_->allocate(layout.sink_bytes());
     copy_sinks(layer, *pages_[layer][0], *sealing.sinks);
   }
   return sealing;
+}
+
+// Slots that hold nothing yet are zeros.
+std::vector<PageRef> Store::writable_index_blocks(size_t layer, size_t first, size_t last) const {
+  const SealedLayout& layout = layouts_[layer].sealed;
+  std::vector<PageRef> blocks;
+  if (first == last) return blocks;
+  for (size_t i = first / kPagesPerIndexBlock; i < layout.index_blocks(last); ++i) {
+    const PageRef* old = i < index_blocks_[layer].size() ? &index_blocks_[layer][i] : nullptr;
+    if (old != nullptr && old->use_count() == 1) {
+      blocks.push_back(*old);
+      continue;
+    }
+    blocks.push_back(pool_->allocate(layout.index_block_bytes()));
+    std::byte* data = blocks.back()->data;
+    if (old != nullptr) {
+      std::memcpy(data, (*old)->data, layout.index_block_bytes());
+    } else {
+      std::memset(data, 0, layout.index_block_bytes());
+    }
+  }
+  return blocks;
 }
 
 // Keys lie [head_dim][64] in the page and [sink][head_dim] beside the sealed pages.
@@ -153,8 +188,13 @@ void Store::seal(const Sealing& sealing, size_t layer, size_t page, size_t kv_he
   const LayerLayout& layout = layouts_[layer];
   const std::byte* open = pages_[layer][page]->data;
   std::byte* coded = sealing.coded[page - sealing.first]->data;
+  std::byte* index = nullptr;
+  if (!sealing.index_blocks.empty()) {
+    const size_t block = page / kPagesPerIndexBlock - sealing.first / kPagesPerIndexBlock;
+    index = sealing.index_blocks[block]->data + layout.sealed.index_offset(kv_head, page);
+  }
   seal_keys(layout.open.key_format, layout.sealed.keys, frames, layout.open.head_dim, page * kTokensPerPage,
-            open + layout.open.key_offset(kv_head), coded + layout.sealed.key_offset(kv_head));
+            open + layout.open.key_offset(kv_head), index, coded + layout.sealed.key_offset(kv_head));
   seal_values(layout.open.value_format, layout.sealed.values, frames, layout.open.head_dim,
               open + layout.open.value_offset(kv_head), coded + layout.sealed.value_offset(kv_head));
 }
@@ -162,6 +202,11 @@ void Store::seal(const Sealing& sealing, size_t layer, size_t page, size_t kv_he
 void Store::end_sealing(Sealing&& sealing, size_t layer) {
   for (size_t page = sealing.first; page < sealing.last; ++page) {
     pages_[layer][page] = std::move(sealing.coded[page - sealing.first]);
+  }
+  std::vector<PageRef>& blocks = index_blocks_[layer];
+  for (size_t i = 0, at = sealing.first / kPagesPerIndexBlock; i < sealing.index_blocks.size(); ++i, ++at) {
+    if (at == blocks.size()) blocks.emplace_back();
+    blocks[at] = std::move(sealing.index_blocks[i]);
   }
   if (sealing.sinks) sinks_[layer] = std::move(sealing.sinks);
 }
@@ -189,6 +234,7 @@ void Store::crop(size_t n_tokens) {
   if (n_tokens > 0) return;
   std::fill(sinks_.begin(), sinks_.end(), nullptr);
   std::fill(kept_.begin(), kept_.end(), nullptr);
+  for (std::vector<PageRef>& blocks : index_blocks_) blocks.clear();
 }
 
 void Store::write(size_t layer, size_t kv_head, size_t first, size_t n, const float* k, const float* v,
@@ -216,6 +262,9 @@ uint64_t Store::size_bytes() const {
   uint64_t total = 0;
   for (const std::vector<PageRef>& pages : pages_) {
     for (const PageRef& page : pages) total += page->size_bytes;
+  }
+  for (const std::vector<PageRef>& blocks : index_blocks_) {
+    for (const PageRef& block : blocks) total += block->size_bytes;
   }
   for (const PageRef& sinks : sinks_) total += sinks ? sinks->size_bytes : 0;
   for (const auto& kept : kept_) total += kept ? kept->page->size_bytes : 0;

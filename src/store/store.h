@@ -17,6 +17,8 @@
 namespace quire {
 
 constexpr size_t kTokensPerPage = 64;
+// Pages whose index lies together: long runs are read at the full speed of the memory, and few bytes lie idle.
+constexpr size_t kPagesPerIndexBlock = 8;
 
 // Shape of the keys and values of one layer in open pages, which take rows as they come. Every KV head has
 // its keys as [head_dim][64] and its values as [64][head_dim], one after the other in the page:
@@ -37,19 +39,33 @@ struct RowLayout {
   size_t value_offset(size_t kv_head) const { return kv_head * head_bytes() + key_bytes(); }
 };
 
-// The same of sealed pages, whose rows are coded. Offsets as in RowLayout.
+// The same of sealed pages, whose rows are coded. Offsets as in RowLayout. The index of keys that have one lies
+// apart, in blocks of several pages: [kv_head][page][index_bytes].
 struct SealedLayout {
   size_t n_kv_heads = 0;
   size_t head_dim = 0;
   SideFormat keys;
   SideFormat values;
 
-  size_t key_bytes() const { return key_page_bytes(keys, head_dim); }
+  size_t index_bytes() const { return index_page_bytes(keys, head_dim); }  // 0: keys without an index
+  size_t key_bytes() const { return key_page_bytes(keys, head_dim) - index_bytes(); }
   size_t value_bytes() const { return value_page_bytes(values, head_dim); }
   size_t head_bytes() const { return key_bytes() + value_bytes(); }
   size_t page_bytes() const { return n_kv_heads * head_bytes(); }
   size_t key_offset(size_t kv_head) const { return kv_head * head_bytes(); }
   size_t value_offset(size_t kv_head) const { return kv_head * head_bytes() + key_bytes(); }
+
+  size_t index_block_bytes() const { return n_kv_heads * kPagesPerIndexBlock * index_bytes(); }
+  size_t index_offset(size_t kv_head, size_t page) const {
+    return (kv_head * kPagesPerIndexBlock + page % kPagesPerIndexBlock) * index_bytes();
+  }
+  size_t index_blocks(size_t n_pages) const {
+    return index_bytes() == 0 ? 0 : (n_pages + kPagesPerIndexBlock - 1) / kPagesPerIndexBlock;
+  }
+  // Of so many pages and the blocks of their index, which are whole.
+  uint64_t bytes(size_t n_pages) const {
+    return n_pages * page_bytes() + index_blocks(n_pages) * index_block_bytes();
+  }
 };
 
 // Which tokens of a layer stay exact for ever and what becomes of the others.
@@ -81,7 +97,7 @@ struct LayerLayout {
   uint64_t bytes(size_t n_tokens, size_t n_sealed) const {
     const size_t n_pages = (n_tokens + kTokensPerPage - 1) / kTokensPerPage;
     const uint64_t beside = n_sealed > 0 ? beside_bytes() : 0;
-    return beside + n_sealed * sealed.page_bytes() + (n_pages - n_sealed) * open.page_bytes();
+    return beside + sealed.bytes(n_sealed) + (n_pages - n_sealed) * open.page_bytes();
   }
 };
 
@@ -93,6 +109,7 @@ struct LayerView {
   const LayerLayout* layer = nullptr;  // needed where pages are sealed
   const Page* sinks = nullptr;         // nullptr while no page is sealed
   const KeptRows* kept = nullptr;      // the same
+  std::span<const PageRef> index_blocks{};
 
   // Sealed pages come first.
   size_t n_sealed() const {
@@ -103,6 +120,16 @@ struct LayerView {
     const size_t offset =
         pages[page]->sealed ? layer->sealed.key_offset(kv_head) : layout->key_offset(kv_head);
     return pages[page]->data + offset;
+  }
+  // Of a sealed page, whose keys are coded.
+  KeyPage key_page(size_t kv_head, size_t page) const {
+    return {index(kv_head, page), reinterpret_cast<const uint8_t*>(keys(kv_head, page))};
+  }
+  // nullptr: keys without an index.
+  const uint8_t* index(size_t kv_head, size_t page) const {
+    if (index_blocks.empty()) return nullptr;
+    return reinterpret_cast<const uint8_t*>(index_blocks[page / kPagesPerIndexBlock]->data) +
+           layer->sealed.index_offset(kv_head, page);
   }
   const std::byte* values(size_t kv_head, size_t page) const {
     const size_t offset =
@@ -152,7 +179,8 @@ class Store {
     size_t first = 0;  // pages first..last - 1
     size_t last = 0;
     std::vector<PageRef> coded;
-    PageRef sinks;  // if page 0 is among them
+    std::vector<PageRef> index_blocks;  // of pages first..last - 1; the first may be in use already
+    PageRef sinks;                      // if page 0 is among them
   };
   Sealing begin_sealing(size_t layer, size_t n_tokens) const;
   void seal(const Sealing& sealing, size_t layer, size_t page, size_t kv_head,
@@ -172,8 +200,8 @@ class Store {
   // A second sequence with the same tokens; pages are shared.
   Store fork() const { return *this; }
 
-  // To be kept elsewhere: a layer's memory piece by piece, its sinks if it has any and then the pages of its
-  // tokens in order. Rows of the last page that no token has are given as zeros.
+  // To be kept elsewhere: a layer's memory piece by piece, its sinks if it has any, the blocks of its index and
+  // then the pages of its tokens in order. Rows of the last page that no token has are given as zeros.
   void visit_blocks(size_t layer, const std::function<void(std::span<const std::byte>)>& visit) const;
   // The way back, for a store without tokens: room for n_tokens, of which n_sealed[layer] pages are coded, in
   // pages of its own. `fill` gets the pieces to write, layer by layer in the order of visit_blocks(). On
@@ -188,8 +216,8 @@ class Store {
 
   // Readers see `n_visible` tokens: the committed ones, or more while a step is under way.
   LayerView view(size_t layer, size_t n_visible) const {
-    return {&layouts_[layer].open, pages_[layer],       n_visible,
-            &layouts_[layer],      sinks_[layer].get(), kept_[layer].get()};
+    return {&layouts_[layer].open, pages_[layer],       n_visible,           &layouts_[layer],
+            sinks_[layer].get(),   kept_[layer].get(),  index_blocks_[layer]};
   }
 
   PagePool& pool() const { return *pool_; }
@@ -205,6 +233,9 @@ class Store {
     uint64_t freed = 0;
   };
   Growth growth(size_t layer, size_t n_new) const;
+  uint64_t index_growth(size_t layer, size_t n_sealed, size_t n_to_seal) const;
+  // Of the pages from `first` on: the blocks that hold their index, which no other sequence sees.
+  std::vector<PageRef> writable_index_blocks(size_t layer, size_t first, size_t last) const;
   static bool has_room(const std::vector<PageRef>& pages, size_t first, size_t n_pages);
   std::vector<PageRef> grown_layer(size_t layer, size_t n_new) const;
   void copy_sinks(size_t layer, const Page& page, Page& sinks) const;
@@ -213,6 +244,7 @@ class Store {
   std::vector<LayerLayout> layouts_;
   PagePool* pool_;
   std::vector<std::vector<PageRef>> pages_;            // [layer][page]
+  std::vector<std::vector<PageRef>> index_blocks_;     // [layer][page / kPagesPerIndexBlock], of sealed pages
   std::vector<PageRef> sinks_;                         // [layer], empty until the first page is sealed
   std::vector<std::shared_ptr<const KeptRows>> kept_;  // [layer], the same
   size_t n_tokens_ = 0;

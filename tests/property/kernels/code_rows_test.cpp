@@ -42,7 +42,8 @@ struct Pages {
       });
     }
     for (int p = 0; p < n_pages; ++p) {
-      key_pages.push_back(keys[static_cast<size_t>(p)].data());
+      const uint8_t* key_page = keys[static_cast<size_t>(p)].data();
+      key_pages.push_back({key_page, key_page + index_page_bytes(code, dim)});
       value_pages.push_back(values[static_cast<size_t>(p)].data());
     }
   }
@@ -51,7 +52,7 @@ struct Pages {
     std::vector<float> out(static_cast<size_t>(dim));
     visit_code(code, [&](auto format) {
       using F = decltype(format);
-      of_keys ? F::decode_key_row(key_pages[at / 64], dim, at % 64, book, out.data())
+      of_keys ? F::decode_key_row(keys[at / 64].data(), dim, at % 64, book, out.data())
               : F::decode_value_row(value_pages[at / 64], dim, at % 64, book, out.data());
     });
     return out;
@@ -62,7 +63,8 @@ struct Pages {
   Codebook book{};
   std::vector<float> sketch;
   std::vector<std::vector<uint8_t>> keys, values;
-  std::vector<const uint8_t*> key_pages, value_pages;
+  std::vector<KeyPage> key_pages;
+  std::vector<const uint8_t*> value_pages;
 };
 
 // n rising rows of n_pages pages.
@@ -89,7 +91,7 @@ void check_scores(const Ops& table, const Pages& pages, const std::vector<uint16
   std::vector<float> scores(n_tiles * static_cast<size_t>(n) * 64, kNan);
   table.codes.score_rows[static_cast<size_t>(pages.code)](
       pages.book, q.data(), n, pages.dim,
-      {pages.key_pages.data(), rows.data(), static_cast<int>(rows.size())}, scores.data());
+      {pages.key_pages.data(), rows.data(), static_cast<int>(rows.size())}, scores.data(), {});
   for (size_t i = 0; i < rows.size(); ++i) {
     const std::vector<float> key = pages.row(rows[i], true);
     for (size_t h = 0; h < static_cast<size_t>(n); ++h) {
@@ -121,7 +123,8 @@ void check_sums(const Ops& table, const Pages& pages, const std::vector<uint16_t
   const std::vector<float> before = o;
   table.codes.accumulate_rows[static_cast<size_t>(pages.code)](
       pages.book, p.data(), correction.data(),
-      {pages.value_pages.data(), rows.data(), static_cast<int>(rows.size())}, kept, n, pages.dim, o.data());
+      {pages.value_pages.data(), rows.data(), static_cast<int>(rows.size())}, kept, n, pages.dim, o.data(),
+      {}, 0);
   for (size_t h = 0; h < static_cast<size_t>(n); ++h) {
     std::vector<double> wanted(dim);
     double size = 1e-3;

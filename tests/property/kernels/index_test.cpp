@@ -180,7 +180,7 @@ std::vector<int16_t> estimates_of(const Ops& table, const std::vector<IndexTable
   const size_t ld = 64 * static_cast<size_t>(pages.n() + 1);
   std::vector<int16_t> estimates(queries.size() * ld, 12345);
   table.index.estimate(queries.data(), static_cast<int>(queries.size()), pages.dim, pages.pages.data(),
-                       pages.n(), pages.norms_offset, estimates.data(), ld);
+                       pages.n(), pages.n(), pages.norms_offset, estimates.data(), ld);
   for (size_t h = 0; h < queries.size(); ++h) {
     for (size_t i = ld - 64; i < ld; ++i) EXPECT_EQ(estimates[h * ld + i], 12345) << "beyond the pages";
   }

@@ -14,6 +14,7 @@
 #include "cache/cache.h"
 #include "kernels/ops.h"
 #include "property/cache/prompt.h"
+#include "property/coded_page.h"
 
 namespace quire::test {
 
@@ -34,29 +35,6 @@ inline Recipe coded_recipe(const std::string& code, const std::string& settings 
 
 inline size_t sealed_pages(const Recipe& recipe, size_t n_tokens) {
   return n_tokens > recipe.tail_tokens ? (n_tokens - recipe.tail_tokens) / kTokensPerPage : 0;
-}
-
-// rows [n][dim] become what a page of them decodes to, outside the frame.
-inline void code_page(const SideFormat& format, const Frame* frame, const Codebook& book, size_t dim,
-                      bool keys, float* rows) {
-  const int n = static_cast<int>(dim);
-  visit_code(format.code, [&](auto code) {
-    using F = decltype(code);
-    std::vector<float> framed(rows, rows + kTokensPerPage * dim);
-    for (size_t t = 0; frame != nullptr && t < kTokensPerPage; ++t) {
-      to_frame(*frame, rows + t * dim, framed.data() + t * dim);
-    }
-    std::vector<uint8_t> page(static_cast<size_t>(keys ? F::key_page_bytes(n) : F::value_page_bytes(n)) +
-                              kSpareBytes);
-    keys ? F::encode_keys(framed.data(), n, book, page.data())
-         : F::encode_values(framed.data(), n, book, page.data());
-    for (int t = 0; t < kPageRows; ++t) {
-      float* row = rows + static_cast<size_t>(t) * dim;
-      keys ? F::decode_key_row(page.data(), n, t, book, row)
-           : F::decode_value_row(page.data(), n, t, book, row);
-      if (frame != nullptr) row_from_frame(*frame, row, row);
-    }
-  });
 }
 
 // What a key bias makes up of the key of a token; empty: there is none.

@@ -53,14 +53,14 @@ TEST(Turbo, BytesOfAHandMadeRow) {
   for (int j = 0; j < 16; ++j) {
     const int g = j / 8;
     EXPECT_EQ(bit(keys, g * 64 + token, j % 8), codes[j] >> 3);
-    EXPECT_EQ(bit(values, 128 + (token * 4 + 0) * 2 + g, j % 8), codes[j] >> 3);
+    EXPECT_EQ(bit(values, token * 10 + 2 + g, j % 8), codes[j] >> 3);
     for (int p = 1; p < 4; ++p) {
       EXPECT_EQ(bit(keys, 2 * 64 + 128 + (token * 3 + p - 1) * 2 + g, j % 8), codes[j] >> (3 - p) & 1);
-      EXPECT_EQ(bit(values, 128 + (token * 4 + p) * 2 + g, j % 8), codes[j] >> (3 - p) & 1);
+      EXPECT_EQ(bit(values, token * 10 + 2 + p * 2 + g, j % 8), codes[j] >> (3 - p) & 1);
     }
   }
   EXPECT_NEAR(get_half(keys.data() + 2 * 64 + 2 * token), 3.0f / std::sqrt(coded), 3e-3);
-  EXPECT_EQ(get_half(values.data() + 2 * token), get_half(keys.data() + 2 * 64 + 2 * token));
+  EXPECT_EQ(get_half(values.data() + 10 * token), get_half(keys.data() + 2 * 64 + 2 * token));
   EXPECT_EQ(get_half(keys.data() + 2 * 64 + 2 * (token + 1)), 0.0f);  // a row of zeros
 }
 
@@ -70,7 +70,7 @@ TEST(Turbo, BitsPastTheHeadSizeAreZero) {
   for (int t = 0; t < 64; ++t) {
     EXPECT_EQ(keys[static_cast<size_t>(12 * 64 + t)] & 0xf0, 0);
     for (int p = 0; p < 3; ++p) {
-      const int at = Turbo<4>::key_planes_offset(100) + t * Turbo<4>::key_planes_bytes(100) + p * 13 + 12;
+      const int at = Turbo<4>::index_page_bytes(100) + t * Turbo<4>::key_planes_bytes(100) + p * 13 + 12;
       EXPECT_EQ(keys[static_cast<size_t>(at)] & 0xf0, 0);
     }
   }
