@@ -99,7 +99,7 @@ class Cache {
   struct Lane;              // what one member of the team works with
   class ExactParts;
   struct FramedQueries {
-    std::vector<float> q;     // [rows][head_dim]
+    std::vector<float> q;     // as frame_queries() says
     std::vector<float> bias;  // [rows]
   };
   // The queries of one KV head in a short step, made once for all parts.

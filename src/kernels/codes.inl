@@ -130,9 +130,10 @@ struct SingleRows {
 #include "kernels/panel_kivi.inl"
 #include "kernels/row_bytes.inl"
 #include "kernels/row_nested.inl"
-#include "kernels/row_polar.inl"
-#include "kernels/row_prod.inl"
 #include "kernels/panel_open.inl"
+#include "kernels/panel_signs.inl"
+#include "kernels/panel_pairs.inl"
+#include "kernels/panel_sketch.inl"
 #if defined(QUIRE_ISA_avx512)
 #include "kernels/single_rows_avx512.inl"
 #include "kernels/turbo_rows_avx512.inl"
@@ -169,9 +170,19 @@ struct FusedRows {
 template <int bits>
 struct Fused<Turbo<bits>> : FusedRows<NestedKeys<bits>, NestedValues<bits>> {};
 template <>
-struct Fused<Polar4> : FusedRows<PolarRows<false>, PolarRows<false>> {};
+struct Fused<Polar4> {
+  static constexpr auto score = polar_score<false>;
+  static constexpr auto accumulate = polar_accumulate<false>;
+  static constexpr auto open_keys = polar_open_keys<false>;
+  static constexpr auto open_values = polar_open_values<false>;
+};
 template <>
-struct Fused<Polar4r> : FusedRows<PolarRows<true>, PolarRows<true>> {};
+struct Fused<Polar4r> {
+  static constexpr auto score = polar_score<true>;
+  static constexpr auto accumulate = polar_accumulate<true>;
+  static constexpr auto open_keys = polar_open_keys<true>;
+  static constexpr auto open_values = polar_open_values<true>;
+};
 template <int bits>
 struct Fused<TurboProd<bits>> {
   static constexpr auto score = prod_score<bits>;
@@ -210,5 +221,7 @@ constexpr CodeOps code_ops(CodeList<Entries...>) {
           {SingleRows<typename Entries::Type>::score...},
           {SingleRows<typename Entries::Type>::accumulate...},
           frame_queries,
-          unframe_output};
+          unframe_output,
+          sketch_queries,
+          fold_sketch};
 }

@@ -71,7 +71,6 @@ struct PlaneRows {
         table(centroid_bytes<bits>(book, unit)),
         centroids(float_table(book.centroids)) {}
 
-  QUIRE_INLINE_MEMBER void stage(int, int, uint8_t*) const {}
   QUIRE_INLINE_MEMBER U8x64 code_bytes(const uint8_t* sign, const uint8_t* planes, int w) const {
     return look_up(table, plane_codes<bits>(sign + 8 * w, planes + 8 * w, plane_bytes(head_dim)));
   }
@@ -90,8 +89,7 @@ struct PlaneRows {
 
 template <int bits>
 struct NestedKeys : PlaneRows<bits> {
-  static constexpr int kPasses = 1;
-  static constexpr int kZero[1] = {128};
+  static constexpr int kZero = 128;
   using F = Turbo<bits>;
   const uint8_t* page;
   uint64_t signs[kPageTokens * kRowWords];
@@ -106,10 +104,8 @@ struct NestedKeys : PlaneRows<bits> {
   QUIRE_INLINE_MEMBER const uint8_t* planes(int row) const {
     return page + F::key_planes_offset(this->head_dim) + row * F::key_planes_bytes(this->head_dim);
   }
-  QUIRE_INLINE_MEMBER U8x64 word(int, int row, int w, const uint8_t*) const {
-    return this->code_bytes(sign(row), planes(row), w);
-  }
-  QUIRE_INLINE_MEMBER void scales(int, float* out) const {
+  QUIRE_INLINE_MEMBER U8x64 word(int row, int w) const { return this->code_bytes(sign(row), planes(row), w); }
+  QUIRE_INLINE_MEMBER void scales(float* out) const {
     load_halves(page + F::key_norms_offset(this->head_dim), this->unit, out);
   }
   QUIRE_INLINE_MEMBER void open(int row, float* out) const {
@@ -120,8 +116,7 @@ struct NestedKeys : PlaneRows<bits> {
 
 template <int bits>
 struct NestedValues : PlaneRows<bits> {
-  static constexpr int kPasses = 1;
-  static constexpr int kZero[1] = {128};
+  static constexpr int kZero = 128;
   using F = Turbo<bits>;
   const uint8_t* page;
 
@@ -130,10 +125,10 @@ struct NestedValues : PlaneRows<bits> {
   QUIRE_INLINE_MEMBER const uint8_t* planes(int row) const {
     return page + F::kValuePlanesOffset + row * F::value_planes_bytes(this->head_dim);
   }
-  QUIRE_INLINE_MEMBER U8x64 word(int, int row, int w, const uint8_t*) const {
+  QUIRE_INLINE_MEMBER U8x64 word(int row, int w) const {
     return this->code_bytes(planes(row), planes(row) + plane_bytes(this->head_dim), w);
   }
-  QUIRE_INLINE_MEMBER void scales(int, float* out) const { load_halves(page, this->unit, out); }
+  QUIRE_INLINE_MEMBER void scales(float* out) const { load_halves(page, this->unit, out); }
   QUIRE_INLINE_MEMBER void open(int row, float* out) const {
     this->open_codes(planes(row), planes(row) + plane_bytes(this->head_dim), get_half(page + 2 * row), out);
   }
