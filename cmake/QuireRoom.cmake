@@ -23,7 +23,7 @@ target_link_libraries(quire_settings INTERFACE Threads::Threads)
 function(quire_room name)
   cmake_parse_arguments(ARG "" "" "ROOMS;LIBS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cpp)
-  list(FILTER sources EXCLUDE REGEX "isa\\.cpp$") # built once per instruction set, see src/CMakeLists.txt
+  list(FILTER sources EXCLUDE REGEX "/isa_[a-z]*\\.cpp$") # built once per instruction set, see src/CMakeLists.txt
   set(kind PUBLIC)
   if(sources)
     add_library(quire_${name} STATIC ${sources})

@@ -9,6 +9,7 @@ namespace {
 // From this many rows on a page is expanded to f32 once instead of by every register tile of rows. The
 // arithmetic is the same either way.
 constexpr size_t kRowsWorthUnpacking = 12;
+bool worth_unpacking(size_t n_rows) { return n_rows >= kRowsWorthUnpacking; }
 
 constexpr auto kF32 = static_cast<size_t>(Format::kF32);
 
@@ -46,11 +47,12 @@ struct PageAttention {
   const QueryRows& queries;
   AttendScratch& scratch;
   PartialState& state;
+  size_t dim;  // of a head; rows of the state may be longer
 
   int n_rows() const { return static_cast<int>(queries.n_queries * queries.group); }
-  int head_dim() const { return static_cast<int>(state.head_dim); }
+  int head_dim() const { return static_cast<int>(dim); }
 
-  bool unpacking() const { return queries.n_queries * queries.group >= kRowsWorthUnpacking; }
+  bool unpacking() const { return worth_unpacking(queries.n_queries * queries.group); }
 
   void softmax() const {
     ops().softmax(scratch.scores.data(), scratch.masks.data(), n_rows(), state.m.data(), state.l.data(),
@@ -72,15 +74,14 @@ void attend_exact_page(const RowLayout& layout, const void* keys, const void* va
   const auto key_format = static_cast<size_t>(layout.key_format);
   const auto value_format = static_cast<size_t>(layout.value_format);
   if (unpacking) {
-    const size_t page_values = kTokensPerPage * work.state.head_dim;
+    const size_t page_values = kTokensPerPage * work.dim;
     ops().unpack[key_format](keys, page_values, scratch.keys.data());
     ops().unpack[value_format](values, page_values, scratch.values.data());
     keys = scratch.keys.data();
     values = scratch.values.data();
   }
-  ops().score[unpacking ? kF32 : key_format](work.queries.q, work.state.head_dim, work.n_rows(),
-                                             work.head_dim(), keys, scratch.scores.data(),
-                                             unpacking ? nullptr : values);
+  ops().score[unpacking ? kF32 : key_format](work.queries.q, work.dim, work.n_rows(), work.head_dim(), keys,
+                                             scratch.scores.data(), unpacking ? nullptr : values);
   work.finish(rows, unpacking ? kF32 : value_format, values, unpacking ? nullptr : next_keys);
 }
 
@@ -123,7 +124,7 @@ void score_sealed(const LayerView& view, size_t kv_head, size_t page, uint64_t r
                   const PageAttention& work) {
   const SideFormat& format = view.layer->sealed.keys;
   AttendScratch& scratch = work.scratch;
-  const size_t dim = work.state.head_dim;
+  const size_t dim = work.dim;
   if (!format.coded) {
     ops().score[static_cast<size_t>(format.rows)](work.queries.q, dim, work.n_rows(), work.head_dim(),
                                                   view.keys(kv_head, page), scratch.scores.data(), nullptr);
@@ -131,7 +132,7 @@ void score_sealed(const LayerView& view, size_t kv_head, size_t page, uint64_t r
   }
   const KeyPage keys = view.key_page(kv_head, page);
   const auto code = static_cast<size_t>(format.code);
-  const float* q = frames.key_framed ? work.queries.framed : work.queries.q;
+  const float* q = frames.transforms_queries() ? work.queries.framed : work.queries.q;
   if (work.unpacking()) {
     ops().codes.open_keys[code](*frames.key_book, work.head_dim(), keys, scratch.keys.data());
     ops().score[kF32](q, dim, work.n_rows(), work.head_dim(), scratch.keys.data(), scratch.scores.data(),
@@ -183,7 +184,7 @@ void attend_sinks(const LayerView& view, size_t kv_head, const Selection& select
   const uint64_t rows = row_masks(work.queries, selected, view.n_tokens, 0, work.scratch.masks.data());
   if (rows == 0) return;
   ops().score_rows[static_cast<size_t>(view.layout->key_format)](
-      work.queries.q, work.state.head_dim, work.n_rows(), work.head_dim(), view.sink_keys(kv_head),
+      work.queries.q, work.dim, work.n_rows(), work.head_dim(), view.sink_keys(kv_head),
       static_cast<int>(n_sinks), work.scratch.scores.data());
   work.finish(rows, static_cast<size_t>(view.layout->value_format), view.sink_values(kv_head), nullptr);
 }
@@ -224,8 +225,8 @@ void attend_part(const LayerView& view, size_t kv_head, const Parts::Part& part,
                  const Selection& selection, const HeadFrames* frames, AttendScratch& scratch,
                  PartialState& state) {
   const size_t n_rows = queries.n_queries * queries.group;
-  reserve(scratch, n_rows, kTokensPerPage * view.layout->head_dim, n_rows >= kRowsWorthUnpacking);
-  const PageAttention work{queries, scratch, state};
+  reserve(scratch, n_rows, kTokensPerPage * view.layout->head_dim, worth_unpacking(n_rows));
+  const PageAttention work{queries, scratch, state, view.layout->head_dim};
   switch (part.kind) {
     case Parts::Kind::kSinks: return attend_sinks(view, kv_head, selection, work);
     case Parts::Kind::kKept: return attend_kept(view, kv_head, work);
@@ -234,17 +235,35 @@ void attend_part(const LayerView& view, size_t kv_head, const Parts::Part& part,
   }
 }
 
-void frame_queries(const HeadFrames& frames, const float* q, size_t n_rows, size_t head_dim, float* framed,
-                   float* bias) {
-  if (!frames.key_framed) return;
-  ops().codes.frame_queries(frames.key, q, static_cast<int>(n_rows), static_cast<int>(head_dim), framed,
-                            bias);
+size_t sealed_width(const HeadFrames& frames, size_t n_rows, size_t head_dim) {
+  return frames.values_sketched() && !worth_unpacking(n_rows) ? 2 * head_dim : head_dim;
+}
+
+void frame_queries(const HeadFrames& frames, const float* q, size_t n_rows, size_t head_dim,
+                   std::vector<float>& framed, std::vector<float>& bias) {
+  if (!frames.transforms_queries()) return;
+  const size_t n_values = n_rows * head_dim;
+  const bool sketching = frames.keys_sketched() && !worth_unpacking(n_rows);
+  framed.resize(sketching ? 2 * n_values : n_values);
+  bias.resize(n_rows);
+  const int n = static_cast<int>(n_rows);
+  const int dim = static_cast<int>(head_dim);
+  ops().codes.frame_queries(frames.key, q, n, dim, framed.data(), bias.data());
+  if (sketching) {
+    ops().codes.sketch_queries(*frames.key_book, framed.data(), n, dim, framed.data() + n_values);
+  }
 }
 
 void unframe_output(const HeadFrames& frames, PartialState& state) {
+  const auto dim = static_cast<size_t>(frames.value.head_dim);
+  const int n_rows = static_cast<int>(state.n_rows);
+  if (state.head_dim != dim) {
+    ops().codes.fold_sketch(*frames.value_book, n_rows, frames.value.head_dim, state.o.data());
+    state.head_dim = dim;
+    state.o.resize(state.n_rows * dim);
+  }
   if (!frames.value_framed) return;
-  ops().codes.unframe_output(frames.value, static_cast<int>(state.n_rows), static_cast<int>(state.head_dim),
-                             state.o.data(), state.l.data());
+  ops().codes.unframe_output(frames.value, n_rows, frames.value.head_dim, state.o.data(), state.l.data());
 }
 
 }  // namespace quire

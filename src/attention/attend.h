@@ -52,7 +52,7 @@ struct QueryRows {
   size_t n_queries;
   size_t group;                   // query heads per KV head
   size_t first_position;          // query i attends to the tokens 0..first_position + i
-  const float* framed = nullptr;  // the same rows in the frame of the keys; where pages are sealed
+  const float* framed = nullptr;  // what frame_queries() makes of them; where pages are sealed
   const float* bias = nullptr;    // [rows] what centring the keys takes off every score of the row
 };
 
@@ -73,8 +73,12 @@ struct AttendScratch {
 // scores [n_rows][64] of coded rows get back what centring the keys took off: bias [n_rows].
 void add_bias(const float* bias, size_t n_rows, float* scores);
 
-// Adds a part of a KV head to `state` (rows as in `queries`), which is usually an empty one.
-// `frames` may be nullptr where no page is sealed.
+// Floats of a row of the output of sealed parts: values with a sketch leave what S^T is to be applied to
+// apart, until unframe_output().
+size_t sealed_width(const HeadFrames& frames, size_t n_rows, size_t head_dim);
+
+// Adds a part of a KV head to `state` (rows as in `queries`, of sealed_width() where the part is sealed),
+// which is usually an empty one. `frames` may be nullptr where no page is sealed.
 void attend_part(const LayerView& view, size_t kv_head, const Parts::Part& part, const QueryRows& queries,
                  const Selection& selection, const HeadFrames* frames, AttendScratch& scratch,
                  PartialState& state);
@@ -92,10 +96,11 @@ inline size_t runs_for(size_t n_tokens) {
   return (n_tokens + run_tokens - 1) / run_tokens;
 }
 
-// The rows' queries in the key frame, and their bias: framed [n_rows][head_dim], bias [n_rows].
-void frame_queries(const HeadFrames& frames, const float* q, size_t n_rows, size_t head_dim, float* framed,
-                   float* bias);
-// Takes the output of sealed parts out of the value frame.
+// The rows' queries as codes of keys want them: `framed` [n_rows][head_dim] in the key frame, and with a
+// sketch S behind them S q of each; bias [n_rows].
+void frame_queries(const HeadFrames& frames, const float* q, size_t n_rows, size_t head_dim,
+                   std::vector<float>& framed, std::vector<float>& bias);
+// Takes the output of sealed parts out of the value frame; rows become head_dim floats long.
 void unframe_output(const HeadFrames& frames, PartialState& state);
 
 }  // namespace quire

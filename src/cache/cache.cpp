@@ -140,17 +140,24 @@ void scatter_output(const PartialState& state, size_t n, size_t group, float* ou
   }
 }
 
+// The state of a part alone.
+void attend_alone(const LayerView& view, size_t head, const Parts::Part& part, const QueryRows& queries,
+                  const Selection& selection, const HeadFrames& frames, AttendScratch& scratch,
+                  PartialState& state) {
+  const size_t n_rows = queries.n_queries * queries.group;
+  const size_t dim = view.layout->head_dim;
+  state.clear(n_rows, part.kind == Parts::Kind::kSealed ? sealed_width(frames, n_rows, dim) : dim);
+  attend_part(view, head, part, queries, selection, &frames, scratch, state);
+}
+
 }  // namespace
 
 // The queries of one head in the frame of its keys, if there are sealed pages.
 QueryRows Cache::framed_queries(FramedQueries& framed, const Parts& parts, size_t layer, size_t head,
                                 QueryRows queries) const {
   if (parts.n_sealed == 0) return queries;
-  const size_t n_rows = queries.n_queries * queries.group;
-  framed.q.resize(n_rows * geometry_.head_dim);
-  framed.bias.resize(n_rows);
-  frame_queries(frames(layer, head), queries.q, n_rows, geometry_.head_dim, framed.q.data(),
-                framed.bias.data());
+  frame_queries(frames(layer, head), queries.q, queries.n_queries * queries.group, geometry_.head_dim,
+                framed.q, framed.bias);
   queries.framed = framed.q.data();
   queries.bias = framed.bias.data();
   return queries;
@@ -163,7 +170,7 @@ void Cache::merge_parts(Lane& lane, const Parts& parts, size_t layer, size_t hea
                         const StateOf& state) const {
   const size_t dim = geometry_.head_dim;
   lane.total.clear(n_rows, dim);
-  if (parts.n_sealed > 0) lane.coded.clear(n_rows, dim);
+  if (parts.n_sealed > 0) lane.coded.clear(n_rows, sealed_width(frames(layer, head), n_rows, dim));
   for (size_t i = 0; i < parts.size(); ++i) {
     const bool sealed = i >= parts.first_sealed() && i < parts.first_open();
     (sealed ? lane.coded : lane.total).merge(state(i));
@@ -197,9 +204,8 @@ void Cache::attend_tiles(Worker& worker, size_t layer, const LayerView& view, si
     const QueryRows queries =
         framed_queries(lane.framed, parts, layer, head, {lane.q.data(), count, group, position});
     merge_parts(lane, parts, layer, head, n_rows, [&](size_t i) -> const PartialState& {
-      lane.part.clear(n_rows, dim);
       const HeadFrames own = frames(layer, head);
-      attend_part(view, head, parts[i], queries, everything, &own, lane.scratch, lane.part);
+      attend_alone(view, head, parts[i], queries, everything, own, lane.scratch, lane.part);
       return lane.part;
     });
     scatter_output(lane.total, count, group, out + start * ldo + head * group * dim, ldo);
@@ -236,10 +242,9 @@ void Cache::attend_parts(Worker& worker, size_t layer, const LayerView& view, si
     const size_t head = static_cast<size_t>(item) / parts.size();
     const size_t index = static_cast<size_t>(item) % parts.size();
     PartialState& state = part_states_[static_cast<size_t>(item)];
-    state.clear(n_rows, dim);
     const HeadFrames own = frames(layer, head);
     AttendScratch& scratch = lanes_[static_cast<size_t>(worker.rank())]->scratch;
-    attend_part(view, head, parts[index], head_queries_[head].rows, selection_, &own, scratch, state);
+    attend_alone(view, head, parts[index], head_queries_[head].rows, selection_, own, scratch, state);
   });
   worker.share(static_cast<int64_t>(n_kv_heads), 1, [&](int64_t item, int64_t) {
     const auto head = static_cast<size_t>(item);

@@ -100,7 +100,7 @@ class Cache {
   class ExactParts;
   struct SparseStep;
   struct FramedQueries {
-    std::vector<float> q;     // [rows][head_dim]
+    std::vector<float> q;     // as frame_queries() says
     std::vector<float> bias;  // [rows]
   };
   // The queries of one KV head in a short step, made once for all parts.

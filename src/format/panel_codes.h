@@ -1,5 +1,5 @@
-// Codes of 2, 3, 4 or 8 bits of a page's values, in the order that kernels read them: a register of 64 bytes
-// is filled by one load, and byte dot products need no sum across lanes.
+// Codes of 1, 2, 3, 4 or 8 bits of a page's values, in the order that kernels read them: a register of 64
+// bytes is filled by one load, and byte dot products need no sum across lanes.
 //
 // Keys, in quads of four dims, Q = ceil(head_dim / 4) rounded up to whole packs. Step s = 16 tokens and one
 // quad:
@@ -16,6 +16,7 @@
 //   8 bits: 64 bytes = 1 step
 //   4 bits: 64 bytes = 2 steps, step i in bits 4 i..4 i + 3 of each byte
 //   2 bits: 64 bytes = 4 steps, step i in bits 2 i..2 i + 1
+//   1 bit:  64 bytes = 8 steps, step i in bit i
 //   3 bits: 64 bytes = 4 steps as 2 bits hold the two upper ones, then 4 words of 64 bits with the lowest bit
 //
 // Keys: steps in the order sixteen-token block, then quad; values: dim block, then quad of tokens. Dims past
@@ -32,10 +33,10 @@ namespace quire {
 
 template <int bits>
 struct PanelCodes {
-  static_assert(bits == 8 || (bits >= 2 && bits <= 4));
+  static_assert(bits == 8 || (bits >= 1 && bits <= 4));
   static constexpr int kBits = bits;
-  static constexpr int kSteps = bits == 8 ? 1 : bits == 4 ? 2 : 4;  // of a pack
-  static constexpr int kPackBytes = bits == 3 ? 64 + 32 : 64;       // of kSteps steps
+  static constexpr int kSteps = bits == 3 ? 4 : 8 / bits;      // of a pack
+  static constexpr int kPackBytes = bits == 3 ? 64 + 32 : 64;  // of kSteps steps
 
   // Quads of dims of a key, padded so that the steps of sixteen tokens fill whole packs.
   static constexpr int key_quads(int head_dim) { return ((head_dim + 3) / 4 + kSteps - 1) / kSteps * kSteps; }

@@ -7,29 +7,32 @@
 // circle, found by comparison with tangents, since atan2 differs between libraries. polar4r adds what
 // Monarch's text describes: the sign of each value's error, times the mean size of the row's errors.
 //
-// Row, h = floor(head_dim / 2), D = ceil(head_dim / 8):
+// Page, keys and values alike but for the order of panel_codes.h, h = floor(head_dim / 2):
 //
-//   norm f16 | polar4r: mean |error| f16 | pair code [h] | odd head_dim: last coordinate int8 | polar4r:
-//   signs [D]
+//   norms f16 [64] | polar4r: mean |error| f16 [64] | odd head_dim: last coordinate int8 [64]
+//     | packs of 8 bits: pair codes of h "dims" | polar4r: packs of 1 bit: signs of head_dim dims
 //
 //   pair code  7 6 5 4 3 2 1 0
 //              x y a a a l l l     x, y: 1 where the coordinate is positive or zero;
 //                                  a: part of the quarter circle, from the axis of |x|, centre (2 a + 1) pi /
 //                                  32; l: length
 //   last coordinate (odd head_dim): round(127 x / |x row|)
-//   signs: a plane (code_parts.h), 1 where the error is positive or zero
+//   signs: 1 where the error is positive or zero
 //
-// Size: 2 + ceil(head_dim / 2) bytes a row, and 2 + D more for polar4r. Error for Gaussian rows: 0.0095 of
-// |x|^2 as the scalar code of 4 bits; with the residual 0.0035 (errors of a
-// pair are no uniform noise of equal size, so the bit removes less than the three quarters it would from
-// that).
+// So one register of codes becomes two steps of coordinates, x and y.
+//
+// Size: 2 + ceil(head_dim / 2) bytes a row, and 2 + head_dim / 8 more for polar4r, h and head_dim rounded up
+// as panel_codes.h says. Error for Gaussian rows: 0.0095 of |x|^2 as the scalar code of 4 bits; with the
+// residual 0.0035 (errors of a pair are no uniform noise of equal size, so the bit removes less than the
+// three quarters it would from that).
 #pragma once
 
 #include <stdint.h>
+#include <string.h>
 
 #include "format/code_format.h"
 #include "format/code_parts.h"
-#include "format/row_pages.h"
+#include "format/panel_codes.h"
 
 namespace quire {
 
@@ -95,52 +98,125 @@ QUIRE_INLINE void polar_decode_row(const uint8_t* codes, float norm, int n, cons
 }
 
 template <bool residual>
-struct PolarRow {
-  static constexpr int kHeadBytes = residual ? 4 : 2;
+struct PolarPages {
+  using Panel = PanelCodes<8>;  // of the pairs
+  using Signs = PanelCodes<1>;
+  static constexpr int kNormsBytes = (residual ? 4 : 2) * kPageRows;
 
-  QUIRE_INLINE constexpr int codes_bytes(int head_dim) { return (head_dim + 1) / 2; }
-  QUIRE_INLINE constexpr int row_bytes(int head_dim) {
-    return kHeadBytes + codes_bytes(head_dim) + (residual ? plane_bytes(head_dim) : 0);
+  static constexpr int codes_offset(int head_dim) {
+    return kNormsBytes + (head_dim % 2 != 0 ? kPageRows : 0);
+  }
+  static constexpr int key_signs_offset(int head_dim) {
+    return codes_offset(head_dim) + Panel::key_bytes(head_dim / 2);
+  }
+  static constexpr int value_signs_offset(int head_dim) {
+    return codes_offset(head_dim) + Panel::value_bytes(head_dim / 2);
+  }
+  static constexpr int key_page_bytes(int head_dim) {
+    return key_signs_offset(head_dim) + (residual ? Signs::key_bytes(head_dim) : 0);
+  }
+  static constexpr int value_page_bytes(int head_dim) {
+    return value_signs_offset(head_dim) + (residual ? Signs::value_bytes(head_dim) : 0);
   }
 
-  QUIRE_INLINE void encode(const float* x, int head_dim, const Codebook& book, uint8_t* bytes) {
-    float scaled[kMaxHeadDim];
-    const ScaledRow row = scale_row(x, head_dim, scaled);
-    uint8_t* codes = bytes + kHeadBytes;
-    const float coded = polar_code_row(scaled, row.norm, head_dim, book, codes);
-    put_half(bytes, saturated_half(row.norm / coded * row.unit));
-    if constexpr (residual) encode_errors(x, head_dim, book, bytes);
+  // Codes of a page's rows, [64][kMaxHeadDim] with zeros behind them.
+  struct Coded {
+    uint8_t pairs[kPageRows * kMaxHeadDim];
+    uint8_t signs[kPageRows * kMaxHeadDim];
+  };
+
+  QUIRE_INLINE void encode_keys(const float* rows, int head_dim, const Codebook& book, uint8_t* page) {
+    Coded coded;
+    code_rows(rows, head_dim, book, &coded, page);
+    Panel::put_keys(coded.pairs, head_dim / 2, page + codes_offset(head_dim));
+    if constexpr (residual) Signs::put_keys(coded.signs, head_dim, page + key_signs_offset(head_dim));
+  }
+  QUIRE_INLINE void encode_values(const float* rows, int head_dim, const Codebook& book, uint8_t* page) {
+    Coded coded;
+    code_rows(rows, head_dim, book, &coded, page);
+    Panel::put_values(coded.pairs, head_dim / 2, page + codes_offset(head_dim));
+    if constexpr (residual) Signs::put_values(coded.signs, head_dim, page + value_signs_offset(head_dim));
   }
 
-  QUIRE_INLINE void decode(const uint8_t* bytes, int head_dim, const Codebook& book, float* out) {
-    const uint8_t* codes = bytes + kHeadBytes;
-    polar_decode_row(codes, get_half(bytes), head_dim, book, out);
+  QUIRE_INLINE void decode_key_row(const uint8_t* page, int head_dim, int row, const Codebook& book,
+                                   float* out) {
+    const uint8_t* packs = page + codes_offset(head_dim);
+    uint8_t codes[kMaxHeadDim];
+    for (int p = 0; p < head_dim / 2; ++p) codes[p] = (uint8_t)Panel::get_key(packs, head_dim / 2, row, p);
+    decode_pairs(page, head_dim, row, book, codes, out);
     if constexpr (residual) {
-      const float size = get_half(bytes + 2);
-      const uint8_t* signs = codes + codes_bytes(head_dim);
-      for (int j = 0; j < head_dim; ++j) out[j] += (signs[j / 8] >> (j % 8)) & 1 ? size : -size;
+      const float size = get_half(page + 2 * (kPageRows + row));
+      for (int d = 0; d < head_dim; ++d) {
+        out[d] += Signs::get_key(page + key_signs_offset(head_dim), head_dim, row, d) != 0 ? size : -size;
+      }
+    }
+  }
+  QUIRE_INLINE void decode_value_row(const uint8_t* page, int head_dim, int row, const Codebook& book,
+                                     float* out) {
+    const uint8_t* packs = page + codes_offset(head_dim);
+    uint8_t codes[kMaxHeadDim];
+    for (int p = 0; p < head_dim / 2; ++p) codes[p] = (uint8_t)Panel::get_value(packs, row, p);
+    decode_pairs(page, head_dim, row, book, codes, out);
+    if constexpr (residual) {
+      const float size = get_half(page + 2 * (kPageRows + row));
+      for (int d = 0; d < head_dim; ++d) {
+        out[d] += Signs::get_value(page + value_signs_offset(head_dim), row, d) != 0 ? size : -size;
+      }
     }
   }
 
  private:
-  QUIRE_INLINE void encode_errors(const float* x, int head_dim, const Codebook& book, uint8_t* bytes) {
+  // Norms, sizes of errors and odd coordinates to the page, the codes of pairs and errors to `coded`.
+  QUIRE_INLINE void code_rows(const float* rows, int head_dim, const Codebook& book, Coded* coded,
+                              uint8_t* page) {
+    memset(coded, 0, sizeof *coded);
+    for (int t = 0; t < kPageRows; ++t) {
+      const float* x = rows + t * head_dim;
+      uint8_t* signs = coded->signs + t * kMaxHeadDim;
+      code_pairs(x, head_dim, t, book, coded->pairs + t * kMaxHeadDim, page);
+      if constexpr (residual) {
+        code_errors(x, head_dim, t, book, coded->pairs + t * kMaxHeadDim, signs, page);
+      }
+    }
+  }
+
+  QUIRE_INLINE void code_pairs(const float* x, int head_dim, int row, const Codebook& book, uint8_t* pairs,
+                               uint8_t* page) {
+    float scaled[kMaxHeadDim];
+    uint8_t codes[kMaxHeadDim];
+    const ScaledRow of = scale_row(x, head_dim, scaled);
+    const float coded = polar_code_row(scaled, of.norm, head_dim, book, codes);
+    put_half(page + 2 * row, saturated_half(of.norm / coded * of.unit));
+    if (head_dim % 2 != 0) page[kNormsBytes + row] = codes[head_dim / 2];
+    memcpy(pairs, codes, (size_t)(head_dim / 2));
+  }
+
+  // The row without its errors, from the codes of its pairs.
+  QUIRE_INLINE void decode_pairs(const uint8_t* page, int head_dim, int row, const Codebook& book,
+                                 const uint8_t* pairs, float* out) {
+    uint8_t codes[kMaxHeadDim];
+    memcpy(codes, pairs, (size_t)(head_dim / 2));
+    if (head_dim % 2 != 0) codes[head_dim / 2] = page[kNormsBytes + row];
+    polar_decode_row(codes, get_half(page + 2 * row), head_dim, book, out);
+  }
+
+  QUIRE_INLINE void code_errors(const float* x, int head_dim, int row, const Codebook& book,
+                                const uint8_t* pairs, uint8_t* signs, uint8_t* page) {
     float decoded[kMaxHeadDim];
     float ones[kMaxHeadDim];
-    uint8_t positive[kCodeBufferBytes];
-    for (int j = head_dim; j < 8 * plane_bytes(head_dim); ++j) positive[j] = 0;
-    polar_decode_row(bytes + kHeadBytes, get_half(bytes), head_dim, book, decoded);
+    decode_pairs(page, head_dim, row, book, pairs, decoded);
     for (int j = 0; j < head_dim; ++j) {
       const float error = x[j] - decoded[j];
-      positive[j] = error < 0.0f ? 0 : 1;
+      signs[j] = error < 0.0f ? 0 : 1;
       decoded[j] = __builtin_fabsf(error);
       ones[j] = 1.0f;
     }
-    put_half(bytes + 2, saturated_half(dot_fixed(decoded, ones, head_dim) / (float)head_dim));
-    put_plane(positive, head_dim, 0, bytes + kHeadBytes + codes_bytes(head_dim), 1);
+    const float size = dot_fixed(decoded, ones, head_dim) / (float)head_dim;
+    put_half(page + 2 * (kPageRows + row), saturated_half(size));
   }
 };
 
-struct Polar4 : RowPages<PolarRow<false>> {
+struct Polar4 : PolarPages<false> {
   static constexpr CodeInfo kInfo = {"polar4",
                                      4,
                                      4,
@@ -151,7 +227,7 @@ struct Polar4 : RowPages<PolarRow<false>> {
   static constexpr CodebookSpec kCodebook = {CodebookKind::kPair, 3};
 };
 
-struct Polar4r : RowPages<PolarRow<true>> {
+struct Polar4r : PolarPages<true> {
   static constexpr CodeInfo kInfo = {
       "polar4r", 5, 5, 0.0039, 0.0039, true, "polar4 and a residual bit, after Monarch"};
   static constexpr CodebookSpec kCodebook = {CodebookKind::kPair, 3};

@@ -17,6 +17,13 @@
 
 namespace quire {
 
+// Codes of turbo.h (sign and magnitude) as ranks among rising centroids, and back.
+template <int bits>
+QUIRE_INLINE int rank_of(int code) {
+  constexpr int half = 1 << (bits - 1);
+  return code >= half ? code : half - 1 - code;
+}
+
 template <int bits>
 struct TurboPanel {
   static_assert(bits >= 2 && bits <= 4);
@@ -35,10 +42,6 @@ struct TurboPanel {
   static constexpr int key_page_bytes(int head_dim) { return kNormBytes + Panel::key_bytes(head_dim); }
   static constexpr int value_page_bytes(int head_dim) { return kNormBytes + Panel::value_bytes(head_dim); }
 
-  // Codes of turbo.h (sign and magnitude) as ranks among rising centroids, and back.
-  static constexpr int kHalf = 1 << (bits - 1);
-  QUIRE_INLINE int rank_of(int code) { return code >= kHalf ? code : kHalf - 1 - code; }
-
   // The norm of the row and the ranks of its coordinates.
   QUIRE_INLINE uint16_t code_row(const float* x, int head_dim, const Codebook& book, uint8_t* codes) {
     float scaled[kMaxHeadDim];
@@ -54,7 +57,7 @@ struct TurboPanel {
     for (int t = 0; t < kPageRows; ++t) {
       put_half(page + 2 * t, code_row(rows + t * head_dim, head_dim, book, codes));
       uint8_t* row = ranks + t * kMaxHeadDim;
-      for (int d = 0; d < head_dim; ++d) row[d] = (uint8_t)rank_of(codes[d]);
+      for (int d = 0; d < head_dim; ++d) row[d] = (uint8_t)rank_of<bits>(codes[d]);
       for (int d = head_dim; d < kMaxHeadDim; ++d) row[d] = 0;
     }
   }
@@ -71,7 +74,7 @@ struct TurboPanel {
     Panel::put_values(ranks, head_dim, page + kNormBytes);
   }
 
-  QUIRE_INLINE float centroid(const Codebook& book, int rank) { return book.centroids[rank_of(rank)]; }
+  QUIRE_INLINE float centroid(const Codebook& book, int rank) { return book.centroids[rank_of<bits>(rank)]; }
 
   QUIRE_INLINE void decode_key_row(const uint8_t* page, int head_dim, int row, const Codebook& book,
                                    float* out) {

@@ -8,17 +8,13 @@
 //
 // Unbiased, but of more error than a turbo code of as many bits: kept for comparison.
 //
-// Key page, D = ceil(head_dim / 8) (planes: code_parts.h):
+// Page, keys and values alike but for the order of panel_codes.h:
 //
-//   0          sign plane [D][64], as in turbo.h
-//   64 D       |x| f16 [64]
-//   64 D + 128 |r| f16 [64]
-//   64 D + 256 [64 tokens][b - 1 planes][D]: b - 2 of the magnitude, the highest first, then sign(S r)
+//   |x| f16 [64] | |r| f16 [64] | packs of b - 1 bits: ranks of turbo_panel.h | packs of 1 bit: sign(S r)
 //
-// Value page: |x| f16 [64] | |r| f16 [64] | [64 tokens][b planes][D]: sign, magnitude, sign(S r).
-//
-// Size: 4 + b D bytes a row. Error of a product: pi / (2 d) D_(b-1) |q|^2 |x|^2; of the row,
-// (pi / 2) D_(b-1) |x|^2 (the sketch's own terms; D_b the distortion of the Lloyd-Max code).
+// Size: 4 + b head_dim / 8 bytes a row, head_dim rounded up as panel_codes.h says. Error of a product: pi /
+// (2 d) D_(b-1) |q|^2 |x|^2; of the row, (pi / 2) D_(b-1) |x|^2 (the sketch's own terms; D_b the distortion
+// of the Lloyd-Max code).
 #pragma once
 
 #include <stdint.h>
@@ -26,7 +22,9 @@
 
 #include "format/code_format.h"
 #include "format/code_parts.h"
+#include "format/panel_codes.h"
 #include "format/turbo.h"
+#include "format/turbo_panel.h"
 
 namespace quire {
 
@@ -45,81 +43,101 @@ struct TurboProd {
                                      "TurboQuant, arXiv 2504.19874, algorithm 2"};
   static constexpr CodebookSpec kCodebook = {CodebookKind::kSketched, kCodeBits};
 
-  QUIRE_INLINE constexpr int key_norms_offset(int head_dim) { return kPageRows * plane_bytes(head_dim); }
-  QUIRE_INLINE constexpr int key_planes_offset(int head_dim) {
-    return key_norms_offset(head_dim) + 4 * kPageRows;
-  }
-  static constexpr int kValuePlanesOffset = 4 * kPageRows;
-  QUIRE_INLINE constexpr int key_page_bytes(int head_dim) {
-    return kPageRows * (4 + bits * plane_bytes(head_dim));
-  }
-  QUIRE_INLINE constexpr int value_page_bytes(int head_dim) { return key_page_bytes(head_dim); }
+  using Panel = PanelCodes<kCodeBits>;
+  using Signs = PanelCodes<1>;
+  static constexpr int kNormsBytes = 4 * kPageRows;
 
-  // |r| lies 64 halves behind |x|.
-  QUIRE_INLINE TurboRow key_row(uint8_t* page, int head_dim, int row) {
-    return {page + key_norms_offset(head_dim) + 2 * row, page + row, kPageRows,
-            page + key_planes_offset(head_dim) + row * (bits - 1) * plane_bytes(head_dim)};
+  static constexpr int key_signs_offset(int head_dim) { return kNormsBytes + Panel::key_bytes(head_dim); }
+  static constexpr int value_signs_offset(int head_dim) { return kNormsBytes + Panel::value_bytes(head_dim); }
+  static constexpr int key_page_bytes(int head_dim) {
+    return key_signs_offset(head_dim) + Signs::key_bytes(head_dim);
   }
-  QUIRE_INLINE TurboRow value_row(uint8_t* page, int head_dim, int row) {
-    uint8_t* planes = page + kValuePlanesOffset + row * bits * plane_bytes(head_dim);
-    return {page + 2 * row, planes, 1, planes + plane_bytes(head_dim)};
+  static constexpr int value_page_bytes(int head_dim) {
+    return value_signs_offset(head_dim) + Signs::value_bytes(head_dim);
   }
 
-  QUIRE_INLINE void encode_row(const float* x, int head_dim, const Codebook& book, const TurboRow& to) {
+  QUIRE_INLINE float centroid(const Codebook& book, int rank) {
+    return book.centroids[rank_of<kCodeBits>(rank)];
+  }
+  // What a sign is worth times |x| |r|.
+  QUIRE_INLINE float sign_unit(int head_dim) { return 1.25331414f / (float)head_dim; }  // sqrt(pi / 2) / d
+
+  // One row: ranks and signs, and the norms to the page.
+  QUIRE_INLINE void code_row(const float* x, int head_dim, const Codebook& book, uint8_t* ranks,
+                             uint8_t* signs, uint8_t* norms) {
     float rest[kMaxHeadDim];
     uint8_t codes[kCodeBufferBytes];
     const ScaledRow row = scale_row(x, head_dim, rest);
     turbo_code_row<kCodeBits>(rest, row.norm, head_dim, book, codes);
     const float inverse = row.norm > 0.0f ? 1.0f / row.norm : 0.0f;
-    for (int j = 0; j < head_dim; ++j) rest[j] = rest[j] * inverse - book.centroids[codes[j]];
-    put_half(to.norm, saturated_half(row.norm * row.unit));
-    put_half(to.norm + 2 * kPageRows, saturated_half(__builtin_sqrtf(dot_fixed(rest, rest, head_dim))));
-    put_plane(codes, head_dim, kCodeBits - 1, to.sign, to.sign_stride);
-    uint8_t* plane = to.planes;
-    for (int bit = kCodeBits - 2; bit >= 0; --bit, plane += plane_bytes(head_dim)) {
-      put_plane(codes, head_dim, bit, plane, 1);
+    for (int j = 0; j < head_dim; ++j) {
+      rest[j] = rest[j] * inverse - book.centroids[codes[j]];
+      ranks[j] = (uint8_t)rank_of<kCodeBits>(codes[j]);
     }
     for (int i = 0; i < head_dim; ++i) {
-      codes[i] = dot_fixed(book.sketch + i * head_dim, rest, head_dim) < 0.0f ? 0 : 1;
+      signs[i] = dot_fixed(book.sketch + i * head_dim, rest, head_dim) < 0.0f ? 0 : 1;
     }
-    put_plane(codes, head_dim, 0, plane, 1);
+    put_half(norms, saturated_half(row.norm * row.unit));
+    put_half(norms + 2 * kPageRows, saturated_half(__builtin_sqrtf(dot_fixed(rest, rest, head_dim))));
   }
 
-  QUIRE_INLINE void decode_row(const TurboRow& from, int head_dim, const Codebook& book, float* out) {
-    uint8_t codes[kCodeBufferBytes];
-    memset(codes, 0, 8 * (size_t)plane_bytes(head_dim));
-    add_plane(from.sign, head_dim, from.sign_stride, kCodeBits - 1, codes);
-    const uint8_t* plane = from.planes;
-    for (int bit = kCodeBits - 2; bit >= 0; --bit, plane += plane_bytes(head_dim)) {
-      add_plane(plane, head_dim, 1, bit, codes);
+  // Codes of a page's rows, [64][kMaxHeadDim] with zeros behind head_dim.
+  struct Coded {
+    uint8_t ranks[kPageRows * kMaxHeadDim];
+    uint8_t signs[kPageRows * kMaxHeadDim];
+  };
+  QUIRE_INLINE void code_rows(const float* rows, int head_dim, const Codebook& book, Coded* coded,
+                              uint8_t* page) {
+    memset(coded, 0, sizeof *coded);
+    for (int t = 0; t < kPageRows; ++t) {
+      code_row(rows + t * head_dim, head_dim, book, coded->ranks + t * kMaxHeadDim,
+               coded->signs + t * kMaxHeadDim, page + 2 * t);
     }
-    for (int j = 0; j < head_dim; ++j) out[j] = 0.0f;
-    for (int i = 0; i < head_dim; ++i) {
-      const float sign = (plane[i / 8] >> (i % 8)) & 1 ? 1.0f : -1.0f;
-      for (int j = 0; j < head_dim; ++j) out[j] += sign * book.sketch[i * head_dim + j];
-    }
-    const float norm = get_half(from.norm);
-    const float rest = 1.25331414f / (float)head_dim * get_half(from.norm + 2 * kPageRows);  // sqrt(pi / 2)
-    for (int j = 0; j < head_dim; ++j) out[j] = norm * (book.centroids[codes[j]] + rest * out[j]);
   }
 
   QUIRE_INLINE void encode_keys(const float* rows, int head_dim, const Codebook& book, uint8_t* page) {
-    for (int t = 0; t < kPageRows; ++t) {
-      encode_row(rows + t * head_dim, head_dim, book, key_row(page, head_dim, t));
-    }
+    Coded coded;
+    code_rows(rows, head_dim, book, &coded, page);
+    Panel::put_keys(coded.ranks, head_dim, page + kNormsBytes);
+    Signs::put_keys(coded.signs, head_dim, page + key_signs_offset(head_dim));
   }
   QUIRE_INLINE void encode_values(const float* rows, int head_dim, const Codebook& book, uint8_t* page) {
-    for (int t = 0; t < kPageRows; ++t) {
-      encode_row(rows + t * head_dim, head_dim, book, value_row(page, head_dim, t));
-    }
+    Coded coded;
+    code_rows(rows, head_dim, book, &coded, page);
+    Panel::put_values(coded.ranks, head_dim, page + kNormsBytes);
+    Signs::put_values(coded.signs, head_dim, page + value_signs_offset(head_dim));
   }
+
+  // From the row's ranks and signs; norms: where |x| stands.
+  QUIRE_INLINE void decode_row(const uint8_t* ranks, const uint8_t* signs, const uint8_t* norms, int head_dim,
+                               const Codebook& book, float* out) {
+    for (int j = 0; j < head_dim; ++j) out[j] = 0.0f;
+    for (int i = 0; i < head_dim; ++i) {
+      const float sign = signs[i] != 0 ? 1.0f : -1.0f;
+      for (int j = 0; j < head_dim; ++j) out[j] += sign * book.sketch[i * head_dim + j];
+    }
+    const float norm = get_half(norms);
+    const float rest = sign_unit(head_dim) * get_half(norms + 2 * kPageRows);
+    for (int j = 0; j < head_dim; ++j) out[j] = norm * (centroid(book, ranks[j]) + rest * out[j]);
+  }
+
   QUIRE_INLINE void decode_key_row(const uint8_t* page, int head_dim, int row, const Codebook& book,
                                    float* out) {
-    decode_row(key_row(const_cast<uint8_t*>(page), head_dim, row), head_dim, book, out);
+    uint8_t ranks[kMaxHeadDim], signs[kMaxHeadDim];
+    for (int d = 0; d < head_dim; ++d) {
+      ranks[d] = (uint8_t)Panel::get_key(page + kNormsBytes, head_dim, row, d);
+      signs[d] = (uint8_t)Signs::get_key(page + key_signs_offset(head_dim), head_dim, row, d);
+    }
+    decode_row(ranks, signs, page + 2 * row, head_dim, book, out);
   }
   QUIRE_INLINE void decode_value_row(const uint8_t* page, int head_dim, int row, const Codebook& book,
                                      float* out) {
-    decode_row(value_row(const_cast<uint8_t*>(page), head_dim, row), head_dim, book, out);
+    uint8_t ranks[kMaxHeadDim], signs[kMaxHeadDim];
+    for (int d = 0; d < head_dim; ++d) {
+      ranks[d] = (uint8_t)Panel::get_value(page + kNormsBytes, row, d);
+      signs[d] = (uint8_t)Signs::get_value(page + value_signs_offset(head_dim), row, d);
+    }
+    decode_row(ranks, signs, page + 2 * row, head_dim, book, out);
   }
 };
 

@@ -1,5 +1,5 @@
-// Coding and reading of whole pages, for every format of the catalogue alike, and which faster kernels stand
-// in for them: panel_*.inl for codes in panels, row_*.inl for those that lie row by row.
+// Coding and reading of whole pages, for every format of the catalogue alike. Faster kernels stand in for them:
+// panel_*.inl for codes in panels (isa_panels.cpp), row_*.inl for those that lie row by row (isa_planes.cpp).
 
 // Attention over codes is bound by memory as soon as it is fused, and a page is too short for the hardware's
 // own prefetcher to get going.
@@ -140,102 +140,32 @@ struct SingleRows {
   static constexpr auto score = score_coded_rows<F>;
   static constexpr auto accumulate = accumulate_coded_rows<F>;
 };
-// clang-format off
-#include "kernels/panels.inl"
-#include "kernels/panel_groups.inl"
-#include "kernels/panel_kivi.inl"
-#include "kernels/row_bytes.inl"
-#include "kernels/row_nested.inl"
-#include "kernels/row_polar.inl"
-#include "kernels/row_prod.inl"
-#include "kernels/panel_open.inl"
-#if defined(QUIRE_ISA_avx512)
-#include "kernels/single_rows_avx512.inl"
-#include "kernels/turbo_rows_avx512.inl"
-#include "kernels/signvq_avx512.inl"
-#endif
-// clang-format on
+// Formats whose kernels are built in this file (isa_panels.cpp, isa_planes.cpp).
 template <class F>
-struct FusedGroups {
-  static constexpr auto score = group_score<F>;
-  static constexpr auto accumulate = group_accumulate<F>;
-  static constexpr auto open_keys = panel_open_keys<GroupOpener<F>>;
-  static constexpr auto open_values = panel_open_values<GroupOpener<F>>;
-};
-template <>
-struct Fused<Q8> : FusedGroups<Q8> {};
-template <>
-struct Fused<Q4> : FusedGroups<Q4> {};
-template <int bits>
-struct Fused<TurboPanel<bits>> : FusedGroups<TurboPanel<bits>> {};
-template <int bits>
-struct Fused<Kivi<bits>> {
-  static constexpr auto score = kivi_score<bits>;
-  static constexpr auto accumulate = kivi_accumulate<bits>;
-  static constexpr auto open_keys = panel_open_keys<KiviOpener<bits, true>>;
-  static constexpr auto open_values = panel_open_values<KiviOpener<bits, false>>;
-};
-template <class Keys, class Values, class Page = const uint8_t*>
-struct FusedRows {
-  static constexpr auto score = row_score<Keys, Page>;
-  static constexpr auto accumulate = row_accumulate<Values>;
-  static constexpr auto open_keys = row_open_keys<Keys, Page>;
-  static constexpr auto open_values = row_open_values<Values>;
-};
-template <int bits>
-struct Fused<Turbo<bits>> : FusedRows<NestedKeys<bits>, NestedValues<bits>, KeyPage> {};
-template <>
-struct Fused<Polar4> : FusedRows<PolarRows<false>, PolarRows<false>> {};
-template <>
-struct Fused<Polar4r> : FusedRows<PolarRows<true>, PolarRows<true>> {};
-template <int bits>
-struct Fused<TurboProd<bits>> {
-  static constexpr auto score = prod_score<bits>;
-  static constexpr auto accumulate = prod_accumulate<bits>;
-  static constexpr auto open_keys = quire::QUIRE_ISA::open_keys<TurboProd<bits>, const uint8_t*>;
-  static constexpr auto open_values = quire::QUIRE_ISA::open_values<TurboProd<bits>>;
-};
-#if defined(QUIRE_ISA_avx512)
-template <int bits>
-struct SingleRows<Turbo<bits>> {
-  static constexpr auto score = turbo_score_rows<bits>;
-  static constexpr auto accumulate = turbo_accumulate_rows<bits>;
-};
-template <>
-struct SingleRows<SignVq> {
-  static constexpr auto score = signvq_score_rows;
-  static constexpr auto accumulate = signvq_accumulate_rows;
-};
-template <>
-struct Fused<SignVq> {
-  static constexpr auto score = signvq_score;
-  static constexpr auto accumulate = signvq_accumulate;
-  static constexpr auto open_keys = quire::QUIRE_ISA::open_keys<SignVq, KeyPage>;
-  static constexpr auto open_values = quire::QUIRE_ISA::open_values<SignVq>;
-};
-#endif
+constexpr bool kBuiltHere = false;
 
-// The functions above with the signatures of the table.
+// Adds what is built here to the table.
 template <class F>
-void score_page(const Codebook& book, const float* q, int n, int head_dim, KeyPage page, uint64_t rows,
-                float* scores, BytesAhead next) {
-  Fused<F>::score(book, q, n, head_dim, page_of<F>(page), rows, scores, next);
+void add_code(int code, CodeOps& ops) {
+  ops.seal_keys[code] = seal_keys<F>;
+  ops.seal_values[code] = seal_values<F>;
+  ops.open_keys[code] = [](const Codebook& book, int head_dim, KeyPage page, float* keys) {
+    Fused<F>::open_keys(book, head_dim, page_of<F>(page), keys);
+  };
+  ops.open_values[code] = Fused<F>::open_values;
+  ops.score[code] = [](const Codebook& book, const float* q, int n, int head_dim, KeyPage page, uint64_t rows,
+                       float* scores, BytesAhead next) {
+    Fused<F>::score(book, q, n, head_dim, page_of<F>(page), rows, scores, next);
+  };
+  ops.accumulate[code] = Fused<F>::accumulate;
+  ops.score_rows[code] = SingleRows<F>::score;
+  ops.accumulate_rows[code] = SingleRows<F>::accumulate;
 }
 template <class F>
-void open_key_page(const Codebook& book, int head_dim, KeyPage page, float* keys) {
-  Fused<F>::open_keys(book, head_dim, page_of<F>(page), keys);
+void add_code_if_here(int code, CodeOps& ops) {
+  if constexpr (kBuiltHere<F>) add_code<F>(code, ops);
 }
-
 template <class... Entries>
-constexpr CodeOps code_ops(CodeList<Entries...>) {
-  return {{seal_keys<typename Entries::Type>...},
-          {seal_values<typename Entries::Type>...},
-          {open_key_page<typename Entries::Type>...},
-          {Fused<typename Entries::Type>::open_values...},
-          {score_page<typename Entries::Type>...},
-          {Fused<typename Entries::Type>::accumulate...},
-          {SingleRows<typename Entries::Type>::score...},
-          {SingleRows<typename Entries::Type>::accumulate...},
-          frame_queries,
-          unframe_output};
+void add_codes_here(CodeList<Entries...>, CodeOps& ops) {
+  (add_code_if_here<typename Entries::Type>((int)Entries::code, ops), ...);
 }

@@ -8,17 +8,64 @@
 
 namespace quire {
 
+// Of each instruction set: isa_*.cpp add their kernels to its table.
 namespace scalar {
-extern const Ops kOps;
-}
+void add_weights(Ops& ops);
+void add_rows(Ops& ops);
+void add_panel_codes(Ops& ops);
+void add_plane_codes(Ops& ops);
+}  // namespace scalar
 namespace avx2 {
-extern const Ops kOps;
-}
+void add_weights(Ops& ops);
+void add_rows(Ops& ops);
+void add_panel_codes(Ops& ops);
+void add_plane_codes(Ops& ops);
+}  // namespace avx2
 namespace avx512 {
-extern const Ops kOps;
-}
+void add_weights(Ops& ops);
+void add_rows(Ops& ops);
+void add_panel_codes(Ops& ops);
+void add_plane_codes(Ops& ops);
+}  // namespace avx512
 
 namespace {
+
+// A table is made when it is first asked for: its functions are code that the machine must have.
+const Ops& scalar_ops() {
+  static const Ops table = [] {
+    Ops ops{};
+    scalar::add_weights(ops);
+    scalar::add_rows(ops);
+    scalar::add_panel_codes(ops);
+    scalar::add_plane_codes(ops);
+    return ops;
+  }();
+  return table;
+}
+
+const Ops& avx2_ops() {
+  static const Ops table = [] {
+    Ops ops{};
+    avx2::add_weights(ops);
+    avx2::add_rows(ops);
+    avx2::add_panel_codes(ops);
+    avx2::add_plane_codes(ops);
+    return ops;
+  }();
+  return table;
+}
+
+const Ops& avx512_ops() {
+  static const Ops table = [] {
+    Ops ops{};
+    avx512::add_weights(ops);
+    avx512::add_rows(ops);
+    avx512::add_panel_codes(ops);
+    avx512::add_plane_codes(ops);
+    return ops;
+  }();
+  return table;
+}
 
 bool has_avx2() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c") &&
@@ -40,16 +87,16 @@ const Ops& choose() {
     }
     return *table;
   }
-  if (has_avx512()) return avx512::kOps;
-  return has_avx2() ? avx2::kOps : scalar::kOps;
+  if (has_avx512()) return avx512_ops();
+  return has_avx2() ? avx2_ops() : scalar_ops();
 }
 
 }  // namespace
 
 const Ops* ops_by_name(const char* name) {
-  if (std::strcmp(name, "scalar") == 0) return &scalar::kOps;
-  if (std::strcmp(name, "avx2") == 0) return has_avx2() ? &avx2::kOps : nullptr;
-  if (std::strcmp(name, "avx512") == 0) return has_avx512() ? &avx512::kOps : nullptr;
+  if (std::strcmp(name, "scalar") == 0) return &scalar_ops();
+  if (std::strcmp(name, "avx2") == 0) return has_avx2() ? &avx2_ops() : nullptr;
+  if (std::strcmp(name, "avx512") == 0) return has_avx512() ? &avx512_ops() : nullptr;
   return nullptr;
 }
 

@@ -66,10 +66,12 @@ struct CodeOps {
                                   float* values);
   // Attention straight from the codes, for few query rows n; everything in the frame.
   // scores [n][64] = q [n][head_dim] . keys, in the lanes of the rows named; other lanes hold garbage.
-  // `next`: what will be read after this, a hint.
+  // `next`: what will be read after this, a hint. With a sketch, S q [n][head_dim] lies behind q.
   void (*score[kCodeCount])(const Codebook& book, const float* q, int n, int head_dim, KeyPage page,
                             uint64_t rows, float* scores, BytesAhead next);
-  // o [n][head_dim] = o * correction + probabilities [n][64] . values, over the rows named.
+  // o [n][head_dim] = o * correction + probabilities [n][64] . values, over the rows named. With a sketch,
+  // rows of o are twice as long: [head_dim] of the codes, then [head_dim] that S^T is to be applied to
+  // (fold_sketch).
   void (*accumulate[kCodeCount])(const Codebook& book, const float* probabilities, const float* correction,
                                  uint64_t rows, int n, int head_dim, const uint8_t* page, float* o,
                                  BytesAhead next);
@@ -84,6 +86,10 @@ struct CodeOps {
   void (*frame_queries)(const Frame& frame, const float* q, int n, int head_dim, float* framed, float* bias);
   // o [n][head_dim], sums of framed values of weights that sum to l -> the same outside the frame, in place.
   void (*unframe_output)(const Frame& frame, int n, int head_dim, float* o, const float* l);
+  // Of formats with a sketch S: S q, for each of q [n][head_dim].
+  void (*sketch_queries)(const Codebook& book, const float* q, int n, int head_dim, float* sketched);
+  // Rows o [n][2 head_dim] -> [n][head_dim], what accumulate() leaves -> the output in the frame, in place.
+  void (*fold_sketch)(const Codebook& book, int n, int head_dim, float* o);
 };
 
 // One query's tables for an index of four bits a group (kernels/index.inl).

@@ -8,35 +8,34 @@ struct GroupView {  // q8, q4
   using Panel = typename F::Panel;
   static constexpr int kZero = F::kZero;
   static constexpr int kGroupDims = kGroupValues;
-  QUIRE_INLINE int offset(int head_dim) { return F::codes_offset(head_dim); }
+  QUIRE_INLINE int key_offset(int head_dim) { return F::codes_offset(head_dim); }
+  QUIRE_INLINE int value_offset(int head_dim) { return F::codes_offset(head_dim); }
   QUIRE_INLINE Codes codes(const Codebook&) { return {}; }
   QUIRE_INLINE float unit(const Codebook&) { return 1.0f; }  // a byte is worth unit * scale
 };
-template <int bits>
-struct GroupView<TurboPanel<bits>> {
+// Ranks of `bits` among the centroids, one scale a token.
+template <class F, int bits>
+struct RankView {
   using Codes = TableCodes;
   using Panel = PanelCodes<bits>;
   static constexpr int kZero = 128;
   static constexpr int kGroupDims = kMaxHeadDim;
-  QUIRE_INLINE int offset(int) { return TurboPanel<bits>::kNormBytes; }
   QUIRE_INLINE float unit(const Codebook& book) { return book.centroids[(1 << bits) - 1] / 127.0f; }
   QUIRE_INLINE Codes codes(const Codebook& book) {
     uint8_t entries[16] = {0};
     for (int r = 0; r < 1 << bits; ++r) {
-      entries[r] = (uint8_t)(int)(__builtin_rintf(TurboPanel<bits>::centroid(book, r) / unit(book)) + 128.0f);
+      const float level = __builtin_rintf(F::centroid(book, r) / unit(book));
+      entries[bits == 1 ? 2 * r : r] = (uint8_t)(int)(level + 128.0f);
     }
     return {byte_table(entries)};
   }
 };
-
-// Sum of the codes of dims first..last - 1 of a coded query, both multiples of 32 or the end.
-QUIRE_INLINE int sum_of(const CodedRow& row, int first, int last) {
-  int sum = 0;
-  for (int i = first / 32; 32 * i < last; ++i) sum += row.sums[i];
-  return sum;
-}
-
-template <class F>
+template <int bits>
+struct GroupView<TurboPanel<bits>> : RankView<TurboPanel<bits>, bits> {
+  QUIRE_INLINE int key_offset(int) { return TurboPanel<bits>::kNormBytes; }
+  QUIRE_INLINE int value_offset(int) { return TurboPanel<bits>::kNormBytes; }
+};
+template <class V>
 struct GroupScore {
   const Codebook& book;
   const float* q;
@@ -47,12 +46,10 @@ struct GroupScore {
 
   template <int N>
   QUIRE_INLINE_MEMBER void rows(int first) const {
-    using V = GroupView<F>;
     CodedRow queries[N];
     const Multipliers* m[N];
     for (int h = 0; h < N; ++h) {
-      F32x16 x[kMaxHeadDim / 16];
-      code_multipliers(x, load_row(q + (first + h) * head_dim, head_dim, x), &queries[h]);
+      code_query(q + (first + h) * head_dim, head_dim, 4 * V::Panel::key_quads(head_dim), &queries[h]);
       queries[h].scale *= V::unit(book);
       m[h] = &queries[h].m;
     }
@@ -66,10 +63,9 @@ struct GroupScore {
   template <int N, class Codes>
   QUIRE_INLINE_MEMBER void score_blocks(const Codes& codes, const CodedRow* queries,
                                         const Multipliers* const* m, int b, float* out) const {
-    using V = GroupView<F>;
     using P = typename V::Panel;
     const size_t block_bytes = (size_t)P::key_block_bytes(head_dim);
-    const uint8_t* packs = page + V::offset(head_dim) + b * block_bytes;
+    const uint8_t* packs = page + V::key_offset(head_dim) + b * block_bytes;
     const uint16_t* scales = (const uint16_t*)page + 16 * b;
     F32x16 sums[N][kPanelBlocks];
 #pragma GCC unroll 4
@@ -108,12 +104,12 @@ struct GroupScore {
 template <class F>
 void group_score(const Codebook& book, const float* q, int n, int head_dim, const uint8_t* page, uint64_t,
                  float* scores, BytesAhead next) {
-  using P = typename GroupView<F>::Panel;
-  Ahead ahead = spread(next, page, (size_t)P::key_bytes(head_dim) / P::kPackBytes);
-  for_row_tiles(n, GroupScore<F>{book, q, head_dim, page, scores, &ahead});
+  using V = GroupView<F>;
+  Ahead ahead = spread(next, page, (size_t)V::Panel::key_bytes(head_dim) / V::Panel::kPackBytes);
+  for_row_tiles(n, GroupScore<V>{book, q, head_dim, page, scores, &ahead});
 }
 
-template <class F>
+template <class V>
 struct GroupAccumulate {
   const Codebook& book;
   const float* p;
@@ -122,11 +118,11 @@ struct GroupAccumulate {
   int head_dim;
   const uint8_t* page;
   float* o;
+  size_t ldo;
   Ahead* ahead;
 
   template <int N>
   QUIRE_INLINE_MEMBER void rows(int first) const {
-    using V = GroupView<F>;
     const auto codes = V::codes(book);
     F32x16 probabilities[N][4];
     for (int h = 0; h < N; ++h) {
@@ -156,9 +152,8 @@ struct GroupAccumulate {
   template <int N, int B, class Codes>
   QUIRE_INLINE_MEMBER void add_blocks(const Codes& codes, const CodedRow* weights,
                                       const Multipliers* const* m, int first, int d) const {
-    using V = GroupView<F>;
     using P = typename V::Panel;
-    const uint8_t* packs = page + V::offset(head_dim) + d / 16 * P::kValueBlockBytes;
+    const uint8_t* packs = page + V::value_offset(head_dim) + d / 16 * P::kValueBlockBytes;
     Products products[N][B];
 #pragma GCC unroll 4
     for (int h = 0; h < N; ++h) {
@@ -172,7 +167,7 @@ struct GroupAccumulate {
     for (int h = 0; h < N; ++h) {
 #pragma GCC unroll 2
       for (int b = 0; b < B; ++b) {
-        float* to = o + (size_t)(first + h) * head_dim + d + 16 * b;
+        float* to = o + (size_t)(first + h) * ldo + d + 16 * b;
         const F32x16 sum = mul(to_float(total(products[h][b])), set1(weights[h].scale));
         add_to_output(to, head_dim - d - 16 * b, sum, correction[first + h]);
       }
@@ -180,10 +175,17 @@ struct GroupAccumulate {
   }
 };
 
+// Rows of o are ldo apart.
+template <class F>
+QUIRE_INLINE void accumulate_groups(const Codebook& book, const float* p, const float* correction,
+                                    uint64_t rows, int n, int head_dim, const uint8_t* page, float* o,
+                                    size_t ldo, BytesAhead next) {
+  using V = GroupView<F>;
+  Ahead ahead = spread(next, page, (size_t)V::Panel::value_bytes(head_dim) / V::Panel::kPackBytes);
+  for_row_tiles(n, GroupAccumulate<V>{book, p, correction, rows, head_dim, page, o, ldo, &ahead});
+}
 template <class F>
 void group_accumulate(const Codebook& book, const float* p, const float* correction, uint64_t rows, int n,
                       int head_dim, const uint8_t* page, float* o, BytesAhead next) {
-  using P = typename GroupView<F>::Panel;
-  Ahead ahead = spread(next, page, (size_t)P::value_bytes(head_dim) / P::kPackBytes);
-  for_row_tiles(n, GroupAccumulate<F>{book, p, correction, rows, head_dim, page, o, &ahead});
+  accumulate_groups<F>(book, p, correction, rows, n, head_dim, page, o, (size_t)head_dim, next);
 }

@@ -13,7 +13,9 @@ struct GroupOpener {
   float scales[kGroups][kPageTokens];
 
   QUIRE_INLINE_MEMBER GroupOpener(const Codebook& book, int head_dim, const uint8_t* page)
-      : keys(page + V::offset(head_dim)), values(keys), table(float_table(levels(book).v)) {
+      : keys(page + V::key_offset(head_dim)),
+        values(page + V::value_offset(head_dim)),
+        table(float_table(levels(book).v)) {
     for (int g = 0; g * V::kGroupDims < head_dim; ++g) {
       load_halves(page + 2 * g * kPageTokens, 1.0f, scales[g]);
     }
@@ -86,60 +88,72 @@ struct KiviOpener {
   }
 };
 
-template <int j, class O>
+// adds: to what stands in the rows.
+template <int j, bool adds, class O>
 QUIRE_INLINE void put_key(const O& opener, U8x64 codes, int head_dim, int d, int t, float* keys) {
-  if (d + j < head_dim) store(keys + (d + j) * kPageTokens + t, opener.template key<j>(codes, d + j, t));
+  if (d + j >= head_dim) return;
+  float* to = keys + (d + j) * kPageTokens + t;
+  const F32x16 x = opener.template key<j>(codes, d + j, t);
+  store(to, adds ? add(load(to), x) : x);
 }
 
-template <int i, class O>
-QUIRE_INLINE void open_key_step(const O& opener, const uint8_t* pack, int head_dim, int quad, int t,
-                                float* keys) {
+// Steps i, i + 1, ... of a pack.
+template <int i, bool adds, class O>
+QUIRE_INLINE void open_key_steps(const O& opener, const uint8_t* pack, int head_dim, int quad, int t,
+                                 float* keys) {
   const U8x64 codes = step_codes<O::Panel::kBits, i>(load_bytes(pack), pack);
   const int d = 4 * (quad + i);
-  put_key<0>(opener, codes, head_dim, d, t, keys);
-  put_key<1>(opener, codes, head_dim, d, t, keys);
-  put_key<2>(opener, codes, head_dim, d, t, keys);
-  put_key<3>(opener, codes, head_dim, d, t, keys);
+  put_key<0, adds>(opener, codes, head_dim, d, t, keys);
+  put_key<1, adds>(opener, codes, head_dim, d, t, keys);
+  put_key<2, adds>(opener, codes, head_dim, d, t, keys);
+  put_key<3, adds>(opener, codes, head_dim, d, t, keys);
+  if constexpr (i + 1 < O::Panel::kSteps) {
+    open_key_steps<i + 1, adds>(opener, pack, head_dim, quad, t, keys);
+  }
 }
 
-template <class O>
+template <class O, bool adds = false>
 void panel_open_keys(const Codebook& book, int head_dim, const uint8_t* page, float* keys) {
   using P = typename O::Panel;
   const O opener(book, head_dim, page);
   const uint8_t* pack = opener.keys;
   for (int t = 0; t < kPageTokens; t += 16) {
     for (int quad = 0; quad < P::key_quads(head_dim); quad += P::kSteps, pack += P::kPackBytes) {
-      open_key_step<0>(opener, pack, head_dim, quad, t, keys);
-      if constexpr (P::kSteps > 1) open_key_step<1>(opener, pack, head_dim, quad, t, keys);
-      if constexpr (P::kSteps > 2) {
-        open_key_step<2>(opener, pack, head_dim, quad, t, keys);
-        open_key_step<3>(opener, pack, head_dim, quad, t, keys);
-      }
+      open_key_steps<0, adds>(opener, pack, head_dim, quad, t, keys);
     }
   }
 }
 
-template <int j, class O>
+// x to the first dims of a row, of which there are `left`.
+template <bool adds>
+QUIRE_INLINE void put_dims(float* to, int left, F32x16 x) {
+  if (left >= 16) return store(to, adds ? add(load(to), x) : x);
+  store_partial(to, adds ? add(load_partial(to, left), x) : x, left);
+}
+
+template <int j, bool adds, class O>
 QUIRE_INLINE void put_value(const O& opener, U8x64 codes, uint64_t rows, int head_dim, int d, int t,
                             float* values) {
   if (((rows >> (t + j)) & 1) == 0) return;
-  float* to = values + (size_t)(t + j) * head_dim + d;
-  const F32x16 x = opener.template value<j>(codes, d, t + j);
-  head_dim - d >= 16 ? store(to, x) : store_partial(to, x, head_dim - d);
+  put_dims<adds>(values + (size_t)(t + j) * head_dim + d, head_dim - d,
+                 opener.template value<j>(codes, d, t + j));
 }
 
-template <int i, class O>
-QUIRE_INLINE void open_value_step(const O& opener, const uint8_t* pack, uint64_t rows, int head_dim, int d,
-                                  int quad, float* values) {
+template <int i, bool adds, class O>
+QUIRE_INLINE void open_value_steps(const O& opener, const uint8_t* pack, uint64_t rows, int head_dim, int d,
+                                   int quad, float* values) {
   const U8x64 codes = step_codes<O::Panel::kBits, i>(load_bytes(pack), pack);
   const int t = 4 * (quad + i);
-  put_value<0>(opener, codes, rows, head_dim, d, t, values);
-  put_value<1>(opener, codes, rows, head_dim, d, t, values);
-  put_value<2>(opener, codes, rows, head_dim, d, t, values);
-  put_value<3>(opener, codes, rows, head_dim, d, t, values);
+  put_value<0, adds>(opener, codes, rows, head_dim, d, t, values);
+  put_value<1, adds>(opener, codes, rows, head_dim, d, t, values);
+  put_value<2, adds>(opener, codes, rows, head_dim, d, t, values);
+  put_value<3, adds>(opener, codes, rows, head_dim, d, t, values);
+  if constexpr (i + 1 < O::Panel::kSteps) {
+    open_value_steps<i + 1, adds>(opener, pack, rows, head_dim, d, quad, values);
+  }
 }
 
-template <class O>
+template <class O, bool adds = false>
 void panel_open_values(const Codebook& book, int head_dim, const uint8_t* page, uint64_t rows,
                        float* values) {
   using P = typename O::Panel;
@@ -147,12 +161,7 @@ void panel_open_values(const Codebook& book, int head_dim, const uint8_t* page, 
   const uint8_t* pack = opener.values;
   for (int d = 0; d < head_dim; d += 16) {
     for (int quad = 0; quad < 16; quad += P::kSteps, pack += P::kPackBytes) {
-      open_value_step<0>(opener, pack, rows, head_dim, d, quad, values);
-      if constexpr (P::kSteps > 1) open_value_step<1>(opener, pack, rows, head_dim, d, quad, values);
-      if constexpr (P::kSteps > 2) {
-        open_value_step<2>(opener, pack, rows, head_dim, d, quad, values);
-        open_value_step<3>(opener, pack, rows, head_dim, d, quad, values);
-      }
+      open_value_steps<0, adds>(opener, pack, rows, head_dim, d, quad, values);
     }
   }
 }

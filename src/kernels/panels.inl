@@ -49,16 +49,24 @@ struct TableCodes {
   QUIRE_INLINE U8x64 bytes(const TableCodes& codes, U8x64 x) { return look_up(codes.table, x); }
 };
 
-// Codes of step i of the pack whose first 64 bytes are `pack`.
+// Codes of step i of the pack whose first 64 bytes are `pack`; those of one bit come as 0 and 2, so that
+// signs are codes with 1 for zero.
 template <int bits, int i>
 QUIRE_INLINE U8x64 step_codes(U8x64 pack, const uint8_t* at) {
-  if constexpr (bits == 8) return pack;
-  constexpr int width = bits == 3 ? 2 : bits;
-  constexpr int mask = (1 << width) - 1;
-  const U8x64 codes = keep_bits(i == 0 ? pack : shift_right<width * i>(pack), mask);
-  return bits == 3 ? add_where(twice(codes), at + 64 + 8 * i, 1) : codes;
+  if constexpr (bits == 8) {
+    return pack;
+  } else if constexpr (bits == 1) {
+    if constexpr (i < 2) return keep_bits(i == 0 ? twice(pack) : pack, 2);
+    return keep_bits(shift_right<(i < 2 ? 0 : i - 1)>(pack), 2);
+  } else {
+    constexpr int width = bits == 3 ? 2 : bits;
+    constexpr int mask = (1 << width) - 1;
+    const U8x64 codes = keep_bits(i == 0 ? pack : shift_right<width * i>(pack), mask);
+    return bits == 3 ? add_where(twice(codes), at + 64 + 8 * i, 1) : codes;
+  }
 }
 
+// Steps i, i + 1, ... of the packs loaded.
 template <int bits, int i, class Codes, int N, int B>
 QUIRE_INLINE void step_products(const Codes& codes, const uint8_t* pack, size_t block_bytes,
                                 const U8x64* loaded, const Multipliers* const* m, int quad,
@@ -72,6 +80,9 @@ QUIRE_INLINE void step_products(const Codes& codes, const uint8_t* pack, size_t 
   for (int h = 0; h < N; ++h) {
 #pragma GCC unroll 2
     for (int b = 0; b < B; ++b) sums[h][b] = add_products(sums[h][b], x[b], *m[h], quad + i);
+  }
+  if constexpr (i + 1 < PanelCodes<bits>::kSteps) {
+    step_products<bits, i + 1, Codes, N, B>(codes, pack, block_bytes, loaded, m, quad, sums);
   }
 }
 
@@ -89,13 +100,6 @@ QUIRE_INLINE void pack_products(const Codes& codes, const uint8_t* packs, size_t
       fetch_line(ahead);
     }
     step_products<bits, 0, Codes, N, B>(codes, packs, block_bytes, loaded, m, quad, sums);
-    if constexpr (P::kSteps > 1) {
-      step_products<bits, 1, Codes, N, B>(codes, packs, block_bytes, loaded, m, quad, sums);
-    }
-    if constexpr (P::kSteps > 2) {
-      step_products<bits, 2, Codes, N, B>(codes, packs, block_bytes, loaded, m, quad, sums);
-      step_products<bits, 3, Codes, N, B>(codes, packs, block_bytes, loaded, m, quad, sums);
-    }
   }
 }
 
@@ -133,6 +137,21 @@ QUIRE_INLINE F32x16 load_up_to(const float* p, int n) { return n >= 16 ? load(p)
 QUIRE_INLINE int load_row(const float* q, int head_dim, F32x16* x) {
   for (int d = 0; d < head_dim; d += 16) x[d / 16] = load_up_to(q + d, head_dim - d);
   return (head_dim + 15) / 16;
+}
+
+// A query as multipliers, zeros behind head_dim up to `padded` (rounded up to 16).
+QUIRE_INLINE void code_query(const float* q, int head_dim, int padded, CodedRow* out) {
+  F32x16 x[kMaxHeadDim / 16];
+  int n = load_row(q, head_dim, x);
+  for (; 16 * n < padded; ++n) x[n] = zero();
+  code_multipliers(x, n, out);
+}
+
+// Sum of the codes of dims first..last - 1, both multiples of 32 or the end.
+QUIRE_INLINE int sum_of(const CodedRow& row, int first, int last) {
+  int sum = 0;
+  for (int i = first / 32; 32 * i < last; ++i) sum += row.sums[i];
+  return sum;
 }
 
 // Probabilities of the rows named, 0 for others whatever p says.

@@ -4,14 +4,10 @@
 //
 // A format gives a view, one for keys and one for values:
 //
-//   static constexpr int kPasses            parts that a row is the sum of (a code, and its residual)
-//   static constexpr int kZero[kPasses]
-//   U8x64 word(int pass, int row, int w, const uint8_t* staged)    dims 64 w.., past head_dim anything
-//   void stage(int pass, int row, uint8_t* staged)   what word() wants to find in memory; up to 64 * words +
-//   64
-//                                                    bytes, of which the last 64 belong to the next row
-//   void scales(int pass, float* out)                [64]
-//   void open(int row, float* out)                   the row in f32, up to a multiple of 16 values
+//   static constexpr int kZero
+//   U8x64 word(int row, int w)        dims 64 w.., past head_dim anything
+//   void scales(float* out)           [64]
+//   void open(int row, float* out)    the row in f32, up to a multiple of 16 values
 
 constexpr int kRowWords = kMaxHeadDim / 64;
 QUIRE_INLINE int words(int head_dim) { return (head_dim + 63) / 64; }
@@ -76,17 +72,15 @@ QUIRE_INLINE void rows_to_value_steps(const U8x64* rows, size_t block_bytes, uin
 
 // Bytes of the listed rows as steps of keys, [16 rows][16 * words steps][64].
 template <class V>
-QUIRE_INLINE void expand_keys(const V& view, int pass, int head_dim, const RowList& list, uint8_t* steps,
+QUIRE_INLINE void expand_keys(const V& view, int head_dim, const RowList& list, uint8_t* steps,
                               Ahead* ahead) {
   const int n_words = words(head_dim);
-  alignas(64) uint8_t staged[16 * kMaxHeadDim + 64];
   for (int first = 0; first < list.padded; first += 16) {
-    for (int r = 0; r < 16; ++r) view.stage(pass, list.row[first + r], staged + 64 * r * n_words);
     for (int w = 0; w < n_words; ++w, steps += 16 * 64) {
       U8x64 rows[16];
 #pragma GCC unroll 16
       for (int r = 0; r < 16; ++r) {
-        rows[r] = view.word(pass, list.row[first + r], w, staged + 64 * (r * n_words + w));
+        rows[r] = view.word(list.row[first + r], w);
         fetch_line(ahead);
       }
       rows_to_key_steps(rows, steps, 64);
@@ -96,18 +90,16 @@ QUIRE_INLINE void expand_keys(const V& view, int pass, int head_dim, const RowLi
 
 // Bytes of the listed rows as steps of values, [block of 16 dims][padded / 4 steps][64].
 template <class V>
-QUIRE_INLINE void expand_values(const V& view, int pass, int head_dim, const RowList& list, uint8_t* steps,
+QUIRE_INLINE void expand_values(const V& view, int head_dim, const RowList& list, uint8_t* steps,
                                 Ahead* ahead) {
   const int n_words = words(head_dim);
   const size_t block_bytes = (size_t)list.padded * 16;
-  alignas(64) uint8_t staged[4 * kMaxHeadDim + 64];
   for (int first = 0; first < list.padded; first += 4, steps += 64) {
-    for (int r = 0; r < 4; ++r) view.stage(pass, list.row[first + r], staged + 64 * r * n_words);
     for (int w = 0; w < n_words; ++w) {
       U8x64 rows[4];
 #pragma GCC unroll 4
       for (int r = 0; r < 4; ++r) {
-        rows[r] = view.word(pass, list.row[first + r], w, staged + 64 * (r * n_words + w));
+        rows[r] = view.word(list.row[first + r], w);
         fetch_line(ahead);
       }
       rows_to_value_steps(rows, block_bytes, steps + 4 * w * block_bytes);
@@ -122,14 +114,6 @@ QUIRE_INLINE void pick(const RowList& list, const float* x, float* out) {
   for (int i = list.n; i % 16 != 0; ++i) out[i] = 0.0f;
 }
 
-// A query as multipliers; dims past head_dim are 0.
-QUIRE_INLINE void code_query(const float* q, int head_dim, CodedRow* out) {
-  F32x16 x[kMaxHeadDim / 16];
-  int n = load_row(q, head_dim, x);
-  for (; n < 4 * words(head_dim); ++n) x[n] = zero();
-  code_multipliers(x, n, out);
-}
-
 // Expanded keys times N queries.
 struct RowScore {
   const float* q;
@@ -139,7 +123,6 @@ struct RowScore {
   const RowList& list;
   const float* scales;  // of the listed rows
   int code_of_zero;
-  bool more;  // of a row: scores are added to
   float* scores;
   Ahead* ahead;
 
@@ -149,7 +132,7 @@ struct RowScore {
     CodedRow queries[N];
     const Multipliers* m[N];
     for (int h = 0; h < N; ++h) {
-      code_query(q + (first + h) * head_dim, head_dim, &queries[h]);
+      code_query(q + (first + h) * head_dim, head_dim, 64 * words(head_dim), &queries[h]);
       m[h] = &queries[h].m;
     }
     int r = 0;
@@ -184,32 +167,17 @@ struct RowScore {
   }
 
   QUIRE_INLINE_MEMBER void put(float* row, int first, F32x16 x) const {
-    if (list.n == kPageTokens) return store(row + first, more ? add(load(row + first), x) : x);
+    if (list.n == kPageTokens) return store(row + first, x);
     float lanes[16];
     store(lanes, x);
-    for (int i = 0; i < 16 && first + i < list.n; ++i) {
-      float& score = row[list.row[first + i]];
-      score = more ? score + lanes[i] : lanes[i];
-    }
+    for (int i = 0; i < 16 && first + i < list.n; ++i) row[list.row[first + i]] = lanes[i];
   }
 };
-
-template <class V>
-QUIRE_INLINE void score_pass(const V& view, int pass, const RowList& list, const float* q, int n,
-                             int head_dim, const uint8_t* page, float* scores, Ahead* ahead) {
-  alignas(64) uint8_t steps[kPageTokens * kMaxHeadDim];
-  float all[kPageTokens], scales[kPageTokens + 16];
-  view.scales(pass, all);
-  pick(list, all, scales);
-  expand_keys(view, pass, head_dim, list, steps, ahead);
-  *ahead = nothing_ahead(page);
-  for_row_tiles(n, RowScore{q, head_dim, page, steps, list, scales, V::kZero[pass], pass > 0, scores, ahead});
-}
 
 // Expanded values times the weights of N outputs.
 struct RowAccumulate {
   const float* p;
-  const float* correction;  // null: 1
+  const float* correction;
   int head_dim;
   const uint8_t* page;
   const uint8_t* steps;
@@ -260,39 +228,26 @@ struct RowAccumulate {
       for (int b = 0; b < B; ++b) {
         const F32x16 sum = mul(to_float(total(products[h][b])), set1(weights[h].scale));
         add_to_output(o + (size_t)(first + h) * head_dim + d + 16 * b, head_dim - d - 16 * b, sum,
-                      correction != nullptr ? correction[first + h] : 1.0f);
+                      correction[first + h]);
       }
     }
   }
 };
 
-template <class V>
-QUIRE_INLINE void accumulate_pass(const V& view, int pass, const RowList& list, const float* p,
-                                  const float* correction, int n, int head_dim, const uint8_t* page, float* o,
-                                  Ahead* ahead) {
-  alignas(64) uint8_t steps[kPageTokens * kMaxHeadDim];
-  float all[kPageTokens], scales[kPageTokens + 16];
-  view.scales(pass, all);
-  pick(list, all, scales);
-  expand_values(view, pass, head_dim, list, steps, ahead);
-  *ahead = nothing_ahead(page);
-  for_row_tiles(n,
-                RowAccumulate{p, correction, head_dim, page, steps, list, scales, V::kZero[pass], o, ahead});
-}
-
-QUIRE_INLINE const uint8_t* rows_of(const uint8_t* page) { return page; }
-QUIRE_INLINE const uint8_t* rows_of(KeyPage page) { return page.rows; }
-
 // The kernels of a format from its views.
-template <class Keys, class Page>
-void row_score(const Codebook& book, const float* q, int n, int head_dim, Page page, uint64_t rows,
+template <class Keys>
+void row_score(const Codebook& book, const float* q, int n, int head_dim, KeyPage page, uint64_t rows,
                float* scores, BytesAhead next) {
   const RowList list = list_rows(rows, 16);
-  Ahead ahead = spread(next, rows_of(page), (size_t)list.padded * words(head_dim));
+  Ahead ahead = spread(next, page.rows, (size_t)list.padded * words(head_dim));
   const Keys view(book, head_dim, page);
-  for (int pass = 0; pass < Keys::kPasses; ++pass) {
-    score_pass(view, pass, list, q, n, head_dim, rows_of(page), scores, &ahead);
-  }
+  alignas(64) uint8_t steps[kPageTokens * kMaxHeadDim];
+  float all[kPageTokens], scales[kPageTokens + 16];
+  view.scales(all);
+  pick(list, all, scales);
+  expand_keys(view, head_dim, list, steps, &ahead);
+  ahead = nothing_ahead(page.rows);
+  for_row_tiles(n, RowScore{q, head_dim, page.rows, steps, list, scales, Keys::kZero, scores, &ahead});
 }
 
 template <class Values>
@@ -301,9 +256,14 @@ void row_accumulate(const Codebook& book, const float* p, const float* correctio
   const RowList list = list_rows(rows, 4);
   Ahead ahead = spread(next, page, (size_t)list.padded * words(head_dim));
   const Values view(book, head_dim, page);
-  for (int pass = 0; pass < Values::kPasses; ++pass) {
-    accumulate_pass(view, pass, list, p, pass == 0 ? correction : nullptr, n, head_dim, page, o, &ahead);
-  }
+  alignas(64) uint8_t steps[kPageTokens * kMaxHeadDim];
+  float all[kPageTokens], scales[kPageTokens + 16];
+  view.scales(all);
+  pick(list, all, scales);
+  expand_values(view, head_dim, list, steps, &ahead);
+  ahead = nothing_ahead(page);
+  for_row_tiles(n,
+                RowAccumulate{p, correction, head_dim, page, steps, list, scales, Values::kZero, o, &ahead});
 }
 
 // from [16][stride] -> to [16][step], transposed
@@ -315,8 +275,8 @@ QUIRE_INLINE void transpose_floats(const float* from, int stride, float* to, int
 }
 
 // page -> keys [head_dim][64]
-template <class Keys, class Page>
-void row_open_keys(const Codebook& book, int head_dim, Page page, float* keys) {
+template <class Keys>
+void row_open_keys(const Codebook& book, int head_dim, KeyPage page, float* keys) {
   const Keys view(book, head_dim, page);
   alignas(64) float rows[16 * kMaxHeadDim];
   const int stride = (head_dim + 15) / 16 * 16;

@@ -71,7 +71,6 @@ struct PlaneRows {
         table(centroid_bytes<bits>(book, unit)),
         centroids(float_table(book.centroids)) {}
 
-  QUIRE_INLINE_MEMBER void stage(int, int, uint8_t*) const {}
   QUIRE_INLINE_MEMBER U8x64 code_bytes(const uint8_t* sign, const uint8_t* planes, int w) const {
     return look_up(table, plane_codes<bits>(sign + 8 * w, planes + 8 * w, plane_bytes(head_dim)));
   }
@@ -90,8 +89,7 @@ struct PlaneRows {
 
 template <int bits>
 struct NestedKeys : PlaneRows<bits> {
-  static constexpr int kPasses = 1;
-  static constexpr int kZero[1] = {128};
+  static constexpr int kZero = 128;
   using F = Turbo<bits>;
   KeyPage page;
   uint64_t signs[kPageTokens * kRowWords];
@@ -109,11 +107,8 @@ struct NestedKeys : PlaneRows<bits> {
   QUIRE_INLINE_MEMBER const uint8_t* planes(int row) const {
     return page.rows + row * F::key_planes_bytes(this->head_dim);
   }
-  QUIRE_INLINE_MEMBER U8x64 word(int, int row, int w, const uint8_t*) const {
-    return this->code_bytes(sign(row), planes(row), w);
-  }
-  QUIRE_INLINE_MEMBER void scales(int, float* out) const {
-    load_halves(norms(), this->unit, out);
+  QUIRE_INLINE_MEMBER U8x64 word(int row, int w) const { return this->code_bytes(sign(row), planes(row), w); }
+  QUIRE_INLINE_MEMBER void scales(float* out) const { load_halves(norms(), this->unit, out);
   }
   QUIRE_INLINE_MEMBER void open(int row, float* out) const {
     this->open_codes(sign(row), planes(row), get_half(norms() + 2 * row), out);
@@ -122,8 +117,7 @@ struct NestedKeys : PlaneRows<bits> {
 
 template <int bits>
 struct NestedValues : PlaneRows<bits> {
-  static constexpr int kPasses = 1;
-  static constexpr int kZero[1] = {128};
+  static constexpr int kZero = 128;
   using F = Turbo<bits>;
   const uint8_t* page;
 
@@ -133,10 +127,10 @@ struct NestedValues : PlaneRows<bits> {
     return page + row * F::value_row_bytes(this->head_dim);
   }
   QUIRE_INLINE_MEMBER const uint8_t* planes(int row) const { return norm(row) + F::kValueNormBytes; }
-  QUIRE_INLINE_MEMBER U8x64 word(int, int row, int w, const uint8_t*) const {
+  QUIRE_INLINE_MEMBER U8x64 word(int row, int w) const {
     return this->code_bytes(planes(row), planes(row) + plane_bytes(this->head_dim), w);
   }
-  QUIRE_INLINE_MEMBER void scales(int, float* out) const {
+  QUIRE_INLINE_MEMBER void scales(float* out) const {
     uint8_t halves[2 * kPageTokens];
     for (int t = 0; t < kPageTokens; ++t) memcpy(halves + 2 * t, norm(t), 2);
     load_halves(halves, this->unit, out);

@@ -284,6 +284,24 @@ QUIRE_INLINE Products add_products(Products sum, const Factors& x, const Multipl
 }
 QUIRE_INLINE I32x16 total(Products sum) { return {sum.a, sum.b}; }
 
+// Sums of signs, bytes of 0 and 2, times multipliers of one byte (panel_signs.inl): of two bytes each, in 16
+// bits, where 64 steps of 2 * 2 * 127 have room.
+struct SignSums {
+  __m256i a, b;
+};
+QUIRE_INLINE SignSums no_signs() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+QUIRE_INLINE SignSums add_signs(SignSums sums, U8x64 signs, const int8_t* m) {
+  int32_t four;
+  memcpy(&four, m, 4);
+  const __m256i multipliers = _mm256_set1_epi32(four);
+  return {_mm256_add_epi16(sums.a, _mm256_maddubs_epi16(signs.a, multipliers)),
+          _mm256_add_epi16(sums.b, _mm256_maddubs_epi16(signs.b, multipliers))};
+}
+QUIRE_INLINE I32x16 total_signs(SignSums sums) {
+  const __m256i ones = _mm256_set1_epi16(1);
+  return {_mm256_madd_epi16(sums.a, ones), _mm256_madd_epi16(sums.b, ones)};
+}
+
 // ---- rows of bytes (row_bytes.inl) ----
 
 QUIRE_INLINE U8x64 fill_bytes(int x) { return {_mm256_set1_epi8((char)x), _mm256_set1_epi8((char)x)}; }
@@ -293,9 +311,6 @@ QUIRE_INLINE void store_bytes(uint8_t* p, U8x64 x) {
 }
 QUIRE_INLINE U8x64 add_bytes(U8x64 x, U8x64 y) {
   return {_mm256_add_epi8(x.a, y.a), _mm256_add_epi8(x.b, y.b)};
-}
-QUIRE_INLINE U8x64 sub_bytes(U8x64 x, U8x64 y) {
-  return {_mm256_sub_epi8(x.a, y.a), _mm256_sub_epi8(x.b, y.b)};
 }
 QUIRE_INLINE U8x64 or_bytes(U8x64 x, U8x64 y) {
   return {_mm256_or_si256(x.a, y.a), _mm256_or_si256(x.b, y.b)};
@@ -309,7 +324,7 @@ QUIRE_INLINE F32x16 look_up_bytes(const FloatTable& table, const uint8_t* p) {
   return {half_look_up(table, _mm256_cvtepu8_epi32(codes)),
           half_look_up(table, _mm256_cvtepu8_epi32(_mm_srli_si128(codes, 8)))};
 }
-// 64 bytes to look codes of 6 bits up in, as four tables of 16; the upper bits of a code may be anything.
+// 64 bytes to look codes of 6 bits up in, as four tables of 16.
 struct Table64 {
   ByteTable part[4];
 };
@@ -318,19 +333,28 @@ QUIRE_INLINE Table64 table_64(const uint8_t* entries) {
   for (int k = 0; k < 4; ++k) table.part[k] = byte_table(entries + 16 * k);
   return table;
 }
-QUIRE_INLINE U8x64 look_up(const Table64& table, U8x64 codes) {
-  const U8x64 places = keep_bits(codes, 63);
-  U8x64 found = fill_bytes(0);
+// Where codes find theirs in any such table; their upper bits may be anything. In each part: below 128, and
+// of the four bits vpshufb looks at, where this is the part; from 128 on, where it looks up 0, elsewhere.
+struct Places64 {
+  U8x64 part[4];
+};
+QUIRE_INLINE Places64 places_64(U8x64 codes) {
+  const U8x64 six = keep_bits(codes, 63);
+  Places64 places;
   for (int k = 0; k < 4; ++k) {
-    // Below 16 where this is the table; adding 112 sets the highest bit of all others, which look up 0.
-    const U8x64 at = add_bytes(xor_bytes(places, fill_bytes(16 * k)), fill_bytes(112));
-    found = or_bytes(found, look_up(table.part[k], at));
+    places.part[k] = add_bytes(k == 0 ? six : xor_bytes(six, fill_bytes(16 * k)), fill_bytes(112));
   }
+  return places;
+}
+QUIRE_INLINE U8x64 look_up(const Table64& table, const Places64& places) {
+  U8x64 found = look_up(table.part[0], places.part[0]);
+  for (int k = 1; k < 4; ++k) found = or_bytes(found, look_up(table.part[k], places.part[k]));
   return found;
 }
-// x in the bytes whose code has its highest bit set, else y.
-QUIRE_INLINE U8x64 by_top_bit(U8x64 codes, U8x64 x, U8x64 y) {
-  return {_mm256_blendv_epi8(y.a, x.a, codes.a), _mm256_blendv_epi8(y.b, x.b, codes.b)};
+// -x in the bytes whose code has its highest bit set.
+QUIRE_INLINE U8x64 negate_by_top_bit(U8x64 codes, U8x64 x) {
+  const U8x64 signs = or_bytes(codes, fill_bytes(1));  // vpsignb makes 0 of bytes whose sign is that of 0
+  return {_mm256_sign_epi8(x.a, signs.a), _mm256_sign_epi8(x.b, signs.b)};
 }
 // Units of `width` bytes of x and y in turn, from the lower (upper) half of each 16 bytes.
 template <int width>

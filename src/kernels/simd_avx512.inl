@@ -176,14 +176,16 @@ QUIRE_INLINE Products add_products(Products sum, const Factors& x, const Multipl
 }
 QUIRE_INLINE I32x16 total(Products sum) { return join({sum.high}, {sum.low}); }
 
+// Sums of signs, bytes of 0 and 2, times multipliers of one byte (panel_signs.inl).
+using SignSums = I32x16;
+QUIRE_INLINE SignSums no_signs() { return izero(); }
+QUIRE_INLINE SignSums add_signs(SignSums sums, U8x64 signs, const int8_t* m) { return dot4(sums, signs, m); }
+QUIRE_INLINE I32x16 total_signs(SignSums sums) { return sums; }
+
 // ---- rows of bytes (row_bytes.inl) ----
 
 QUIRE_INLINE U8x64 fill_bytes(int x) { return {_mm512_set1_epi8((char)x)}; }
 QUIRE_INLINE void store_bytes(uint8_t* p, U8x64 x) { _mm512_storeu_si512(p, x.v); }
-QUIRE_INLINE U8x64 add_bytes(U8x64 x, U8x64 y) { return {_mm512_add_epi8(x.v, y.v)}; }
-QUIRE_INLINE U8x64 sub_bytes(U8x64 x, U8x64 y) { return {_mm512_sub_epi8(x.v, y.v)}; }
-QUIRE_INLINE U8x64 or_bytes(U8x64 x, U8x64 y) { return {_mm512_or_si512(x.v, y.v)}; }
-QUIRE_INLINE U8x64 xor_bytes(U8x64 x, U8x64 y) { return {_mm512_xor_si512(x.v, y.v)}; }
 // The entries of 16 bytes at p.
 QUIRE_INLINE F32x16 look_up_bytes(const FloatTable& table, const uint8_t* p) {
   return {_mm512_permutexvar_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i*)p)), table.v)};
@@ -201,14 +203,20 @@ QUIRE_INLINE Table64 table_64(const uint8_t* entries) {
   }
   return table;
 }
-QUIRE_INLINE U8x64 look_up(const Table64& table, U8x64 codes) {
-  const __m512i even = _mm512_permutex2var_epi16(table.low[0], codes.v, table.low[1]);
-  const __m512i odd = _mm512_permutex2var_epi16(table.high[0], _mm512_srli_epi16(codes.v, 8), table.high[1]);
+// Where codes find theirs in any such table; their upper bits may be anything.
+struct Places64 {
+  __m512i even, odd;
+};
+QUIRE_INLINE Places64 places_64(U8x64 codes) { return {codes.v, _mm512_srli_epi16(codes.v, 8)}; }
+QUIRE_INLINE U8x64 look_up(const Table64& table, const Places64& places) {
+  const __m512i even = _mm512_permutex2var_epi16(table.low[0], places.even, table.low[1]);
+  const __m512i odd = _mm512_permutex2var_epi16(table.high[0], places.odd, table.high[1]);
   return {_mm512_or_si512(even, odd)};
 }
-// x in the bytes whose code has its highest bit set, else y.
-QUIRE_INLINE U8x64 by_top_bit(U8x64 codes, U8x64 x, U8x64 y) {
-  return {_mm512_mask_blend_epi8(_mm512_movepi8_mask(codes.v), y.v, x.v)};
+// -x in the bytes whose code has its highest bit set.
+QUIRE_INLINE U8x64 negate_by_top_bit(U8x64 codes, U8x64 x) {
+  const __mmask64 top = _mm512_movepi8_mask(codes.v);
+  return {_mm512_mask_sub_epi8(x.v, top, _mm512_setzero_si512(), x.v)};
 }
 // Units of `width` bytes of x and y in turn, from the lower (upper) half of each 16 bytes.
 template <int width>

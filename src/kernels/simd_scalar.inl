@@ -181,6 +181,14 @@ QUIRE_INLINE Products add_products(Products sum, const Factors& x, const Multipl
 }
 QUIRE_INLINE I32x16 total(const Products& sum) { return sum; }
 
+// Sums of signs, bytes of 0 and 2, times multipliers of one byte (panel_signs.inl).
+using SignSums = I32x16;
+QUIRE_INLINE SignSums no_signs() { return izero(); }
+QUIRE_INLINE SignSums add_signs(const SignSums& sums, const U8x64& signs, const int8_t* m) {
+  return dot4(sums, signs, m);
+}
+QUIRE_INLINE I32x16 total_signs(const SignSums& sums) { return sums; }
+
 // ---- rows of bytes (row_bytes.inl) ----
 
 QUIRE_INLINE U8x64 fill_bytes(int x) {
@@ -189,48 +197,36 @@ QUIRE_INLINE U8x64 fill_bytes(int x) {
   return r;
 }
 QUIRE_INLINE void store_bytes(uint8_t* p, const U8x64& x) { memcpy(p, x.v, 64); }
-QUIRE_INLINE U8x64 add_bytes(U8x64 x, const U8x64& y) {
-  for (int i = 0; i < 64; ++i) x.v[i] = (uint8_t)(x.v[i] + y.v[i]);
-  return x;
-}
-QUIRE_INLINE U8x64 sub_bytes(U8x64 x, const U8x64& y) {
-  for (int i = 0; i < 64; ++i) x.v[i] = (uint8_t)(x.v[i] - y.v[i]);
-  return x;
-}
-QUIRE_INLINE U8x64 or_bytes(U8x64 x, const U8x64& y) {
-  for (int i = 0; i < 64; ++i) x.v[i] = (uint8_t)(x.v[i] | y.v[i]);
-  return x;
-}
-QUIRE_INLINE U8x64 xor_bytes(U8x64 x, const U8x64& y) {
-  for (int i = 0; i < 64; ++i) x.v[i] = (uint8_t)(x.v[i] ^ y.v[i]);
-  return x;
-}
 // The entries of 16 bytes at p.
 QUIRE_INLINE F32x16 look_up_bytes(const FloatTable& table, const uint8_t* p) {
   QUIRE_LANES(F32x16, table.v[p[i] & 15]);
 }
-// 64 bytes to look codes of 6 bits up in, as four tables of 16; the upper bits of a code may be anything.
+// 64 bytes to look codes of 6 bits up in, and where codes find theirs in any such table; their upper bits may
+// be anything.
 struct Table64 {
-  ByteTable part[4];
+  uint8_t v[64];
 };
 QUIRE_INLINE Table64 table_64(const uint8_t* entries) {
   Table64 table;
-  for (int k = 0; k < 4; ++k) table.part[k] = byte_table(entries + 16 * k);
+  memcpy(table.v, entries, 64);
   return table;
 }
-QUIRE_INLINE U8x64 look_up(const Table64& table, U8x64 codes) {
-  const U8x64 places = keep_bits(codes, 63);
-  U8x64 found = fill_bytes(0);
-  for (int k = 0; k < 4; ++k) {
-    // Below 16 where this is the table; adding 112 sets the highest bit of all others, which look up 0.
-    const U8x64 at = add_bytes(xor_bytes(places, fill_bytes(16 * k)), fill_bytes(112));
-    found = or_bytes(found, look_up(table.part[k], at));
-  }
-  return found;
+struct Places64 {
+  uint8_t v[64];
+};
+QUIRE_INLINE Places64 places_64(const U8x64& codes) {
+  Places64 places;
+  for (int i = 0; i < 64; ++i) places.v[i] = codes.v[i] & 63;
+  return places;
 }
-// x in the bytes whose code has its highest bit set, else y.
-QUIRE_INLINE U8x64 by_top_bit(const U8x64& codes, U8x64 x, const U8x64& y) {
-  for (int i = 0; i < 64; ++i) x.v[i] = codes.v[i] & 128 ? x.v[i] : y.v[i];
+QUIRE_INLINE U8x64 look_up(const Table64& table, const Places64& places) {
+  U8x64 r;
+  for (int i = 0; i < 64; ++i) r.v[i] = table.v[places.v[i]];
+  return r;
+}
+// -x in the bytes whose code has its highest bit set.
+QUIRE_INLINE U8x64 negate_by_top_bit(const U8x64& codes, U8x64 x) {
+  for (int i = 0; i < 64; ++i) x.v[i] = (uint8_t)(codes.v[i] & 128 ? -x.v[i] : x.v[i]);
   return x;
 }
 // Units of `width` bytes of x and y in turn, from the half of each 16 bytes that starts at `half`.

@@ -19,6 +19,11 @@ struct HeadFrames {
   // Of keys whose index is coded by the prompt's code words: [groups of 4 dims][16][4], in the frame.
   const float* index_codebook = nullptr;
   const KeyBias* key_bias = nullptr;  // taken off keys before they are coded; none: nullptr
+
+  bool keys_sketched() const { return key_book != nullptr && key_book->sketch != nullptr; }
+  bool values_sketched() const { return value_book != nullptr && value_book->sketch != nullptr; }
+  // Codes want queries in a form of their own.
+  bool transforms_queries() const { return key_framed || keys_sketched(); }
 };
 
 }  // namespace quire

@@ -37,7 +37,7 @@ def main():
         # One coded page with its sinks, nothing behind it.
         "valid_turbo4": saved("turbo4(sink=1,tail=0)", rows=(64, 1), pages=1344, tokens=64),
         "valid_kivi4": saved("kivi4(tail=0)", rows=(64, 1), pages=1408, tokens=64),
-        "valid_polar4": saved("polar4(sink=0,tail=0,frame=rotated)", rows=(64, 1), pages=1280, tokens=64),
+        "valid_polar4": saved("polar4(sink=0,tail=0,frame=rotated)", rows=(64, 1), pages=1792, tokens=64),
         "other_section_optional": saved(more=section("later", b"xyz", flags=0)),
         "other_section": saved(more=section("later", b"xyz")),
         "section_twice": saved(more=section("tokens", b"")),

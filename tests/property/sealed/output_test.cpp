@@ -10,7 +10,7 @@
 namespace quire::test {
 namespace {
 
-constexpr size_t kHeadSizes[] = {40, 64, 72, 80, 96, 100, 128, 256};
+constexpr size_t kHeadSizes[] = {40, 41, 64, 72, 80, 96, 100, 128, 256};
 constexpr size_t kGroups[] = {1, 3, 4, 7};
 constexpr size_t kLengths[] = {1, 2, 16, 63, 64, 65, 127, 128, 129, 130, 191, 192, 193, 256, 257};
 

@@ -40,18 +40,18 @@ struct Layer {
     for (size_t head = 0; head < prompt.shape.n_kv_heads[0]; ++head) {
       const HeadFrames frames = statistics.frames(0, head);
       const float* q = prompt.q[0].data() + (prompt.n_tokens - 1) * prompt.q_width() + head * group * dim;
-      std::vector<float> framed(group * dim);
-      std::vector<float> bias(group);
-      frame_queries(frames, q, group, dim, framed.data(), bias.data());
+      std::vector<float> framed, bias;
+      frame_queries(frames, q, group, dim, framed, bias);
       const QueryRows queries{q, 1, group, prompt.n_tokens - 1, framed.data(), bias.data()};
       const LayerView view = store.view(0, prompt.n_tokens);
       const Parts parts(view, prompt.n_tokens);
       PartialState total(group, dim);
       for (size_t i = 0; i < parts.size(); ++i) {
-        PartialState state(group, dim);
+        const bool sealed = parts[i].kind == Parts::Kind::kSealed;
+        PartialState state(group, sealed ? sealed_width(frames, group, dim) : dim);
         AttendScratch scratch;
         attend_part(view, head, parts[i], queries, selection, &frames, scratch, state);
-        if (i >= parts.first_sealed() && i < parts.first_open()) unframe_output(frames, state);
+        if (sealed) unframe_output(frames, state);
         total.merge(state);
       }
       total.write_output(row + head * group * dim, dim);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "format/turbo.h"
+#include "unit/format/code_places.h"
 #include "unit/format/code_rows.h"
 
 namespace quire {
@@ -92,7 +93,7 @@ TEST(Sketch, IsGaussianAndSeeded) {
   EXPECT_EQ(make_sketch(0, 9).size(), 81u);
 }
 
-// Sizes and places: |x| then |r| then planes, the sketch's bits last.
+// Places: |x|, |r|, ranks, the sketch's bits.
 TEST(TurboProd, BytesOfAHandMadeRow) {
   const int d = 8;
   Codebook book = make_codebook(TurboProd<2>::kCodebook, d);
@@ -104,19 +105,24 @@ TEST(TurboProd, BytesOfAHandMadeRow) {
   std::copy(x, x + 8, rows.begin() + 3 * d);
   const float norm = std::sqrt(38.0f);
   const float c = book.centroids[1];
-  EXPECT_EQ(TurboProd<2>::key_page_bytes(d), 64 * (4 + 2));
+  // Of head sizes below 32 (keys) and 16 (values) packs are filled up.
+  EXPECT_EQ(TurboProd<2>::key_page_bytes(d), 64 * 4 + 2 * 4 * 64);
+  EXPECT_EQ(TurboProd<2>::value_page_bytes(d), 64 * 4 + 2 * 2 * 64);
   const std::vector<uint8_t> keys = encoded<TurboProd<2>>(rows, d, book, true);
   const std::vector<uint8_t> values = encoded<TurboProd<2>>(rows, d, book, false);
-  EXPECT_EQ(keys[3], 0b01010101);
   // r = u - c: the two large values lie outside their centroids, the small ones inside.
-  EXPECT_EQ(keys[64 + 256 + 3], 0b10101001);
-  EXPECT_EQ(values[256 + 3 * 2], 0b01010101);
-  EXPECT_EQ(values[256 + 3 * 2 + 1], 0b10101001);
+  const int signs_of_r[] = {1, 0, 0, 1, 0, 1, 0, 1};
+  for (int j = 0; j < d; ++j) {
+    EXPECT_EQ(key_code<1>(keys.data() + 256, d, 3, j), x[j] > 0 ? 1 : 0) << j;
+    EXPECT_EQ(value_code<1>(values.data() + 256, 3, j), x[j] > 0 ? 1 : 0) << j;
+    EXPECT_EQ(key_code<1>(keys.data() + 256 + 256, d, 3, j), signs_of_r[j]) << j;
+    EXPECT_EQ(value_code<1>(values.data() + 256 + 128, 3, j), signs_of_r[j]) << j;
+  }
   const double rest = std::sqrt(2 * std::pow(4 / norm - c, 2) + 6 * std::pow(1 / norm - c, 2));
-  EXPECT_NEAR(get_half(keys.data() + 64 + 2 * 3), norm, 3e-3);
-  EXPECT_NEAR(get_half(keys.data() + 64 + 128 + 2 * 3), rest, 3e-4);
-  EXPECT_EQ(get_half(values.data() + 2 * 3), get_half(keys.data() + 64 + 2 * 3));
-  EXPECT_EQ(get_half(values.data() + 128 + 2 * 3), get_half(keys.data() + 64 + 128 + 2 * 3));
+  EXPECT_NEAR(get_half(keys.data() + 2 * 3), norm, 3e-3);
+  EXPECT_NEAR(get_half(keys.data() + 128 + 2 * 3), rest, 3e-4);
+  EXPECT_EQ(get_half(values.data() + 2 * 3), get_half(keys.data() + 2 * 3));
+  EXPECT_EQ(get_half(values.data() + 128 + 2 * 3), get_half(keys.data() + 128 + 2 * 3));
 }
 
 }  // namespace
