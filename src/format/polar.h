@@ -188,14 +188,14 @@ struct PolarPages {
     const float coded = polar_code_row(scaled, of.norm, head_dim, book, codes);
     put_half(page + 2 * row, saturated_half(of.norm / coded * of.unit));
     if (head_dim % 2 != 0) page[kNormsBytes + row] = codes[head_dim / 2];
-    memcpy(pairs, codes, (size_t)(head_dim / 2));
+    for (int p = 0; p < head_dim / 2; ++p) pairs[p] = codes[p];
   }
 
   // The row without its errors, from the codes of its pairs.
   QUIRE_INLINE void decode_pairs(const uint8_t* page, int head_dim, int row, const Codebook& book,
                                  const uint8_t* pairs, float* out) {
     uint8_t codes[kMaxHeadDim];
-    memcpy(codes, pairs, (size_t)(head_dim / 2));
+    for (int p = 0; p < head_dim / 2; ++p) codes[p] = pairs[p];
     if (head_dim % 2 != 0) codes[head_dim / 2] = page[kNormsBytes + row];
     polar_decode_row(codes, get_half(page + 2 * row), head_dim, book, out);
   }

@@ -122,11 +122,11 @@ TEST(CodeBytes, Frozen) {
   const uint64_t frozen[kCodeCount][2] = {
       // head sizes 64, 100
       {0xa55f5679c49bc335ull, 0x1738ec4d61204e72ull}, {0x7d2f4074ab58a5d0ull, 0x3a592f3b7afabc4full},
-      {0xb2e15166744785c6ull, 0x10c75eb79270d128ull}, {0xef1608ed2fd7f693ull, 0x9096091ff27663d1ull},
-      {0x8add46e290d0ddcbull, 0x35af4397f7e8b1c9ull}, {0xe5f8e4c385767cbfull, 0xc31303d2c30ce6fdull},
+      {0xb2e15166744785c6ull, 0x10c75eb79270d128ull}, {0x042ea8b9a95a26ebull, 0xe2fe041d2c41f763ull},
+      {0x175a21cf5610a00aull, 0xbab78aafbb8194fbull}, {0x70e3e9938d40f30aull, 0x7850ea2474ae1d4eull},
       {0xaaae163a48095a39ull, 0xd016bd7bbe0f942bull}, {0x0cbf53482878068dull, 0x1349f862b0115b52ull},
       {0x09a9d99fa3e07b06ull, 0x5254c0d601f68e76ull}, {0x88ba50e2a7090304ull, 0x2651dddf524a69f1ull},
-      {0x6d2513c36c14bdd1ull, 0xf6c84329988edc8dull}, {0xb8eb359fdc7203b9ull, 0x45caf641109dbd85ull},
+      {0x93161a58b15a3177ull, 0xd396a2da6e19866bull}, {0x3eff0fe68494c9ccull, 0xc21ecb8624efe3ffull},
       {0x58ebe74419ff6f6bull, 0xfab15e35298e786dull}, {0x7f933b8cd2b741bbull, 0x29b1ca894ff145efull},
       {0x31601e3ee2fbb3f7ull, 0x5d74118ecf0ab01dull}, {0x68401b38b3c53e60ull, 0x5bfd56b31e600a8full},
   };
