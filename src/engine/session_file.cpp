@@ -11,7 +11,7 @@
 namespace quire {
 namespace {
 
-constexpr SectionFileKind kKind{"QUIREKVC", 1, "saved cache"};
+constexpr SectionFileKind kKind{"QUIREKVC", 2, "saved cache"};
 
 // Every section that this program understands: mandatory ones among others are refused.
 std::vector<std::string_view> known_sections() {

@@ -1,12 +1,6 @@
 // Coding and reading of whole pages, for every format of the catalogue alike. Faster kernels stand in for them:
 // panel_*.inl for codes in panels (isa_panels.cpp), row_*.inl for those that lie row by row (isa_planes.cpp).
 
-// Attention over codes is bound by memory as soon as it is fused, and a page is too short for the hardware's
-// own prefetcher to get going.
-QUIRE_INLINE void fetch_ahead(BytesAhead next) {
-  for (size_t i = 0; i < next.n_bytes; i += 64) __builtin_prefetch((const uint8_t*)next.data + i, 0, 3);
-}
-
 // A key page as the format knows it: in two parts or in one.
 template <class F>
 QUIRE_INLINE auto page_of(KeyPage page) {

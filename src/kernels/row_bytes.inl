@@ -12,6 +12,12 @@
 constexpr int kRowWords = kMaxHeadDim / 64;
 QUIRE_INLINE int words(int head_dim) { return (head_dim + 63) / 64; }
 
+QUIRE_INLINE void load_halves(const uint8_t* halves, float factor, float* out) {
+  for (int t = 0; t < kPageTokens; t += 16) {
+    store(out + t, mul(load_f16((const uint16_t*)halves + t), set1(factor)));
+  }
+}
+
 // The rows that are named, in order, padded to a multiple of `step` with the last one.
 struct RowList {
   uint8_t row[kPageTokens + 16];

@@ -40,12 +40,6 @@ QUIRE_INLINE void transpose_signs(const uint8_t* plane, int head_dim, uint64_t* 
   }
 }
 
-QUIRE_INLINE void load_halves(const uint8_t* halves, float factor, float* out) {
-  for (int t = 0; t < kPageTokens; t += 16) {
-    store(out + t, mul(load_f16((const uint16_t*)halves + t), set1(factor)));
-  }
-}
-
 // Centroids rounded to 1/127 of the largest, with 128 added; the error, 1/254 of it, is a fifteenth of
 // nested4's own.
 template <int bits>

@@ -71,6 +71,12 @@ void unpack(const void* rows, size_t n_values, float* out) {
   for (size_t i = 0; i < n_values; i += 16) store(out + i, R::get(p + i));
 }
 
+// Attention over codes is bound by memory as soon as it is fused, and a page is too short for the hardware's
+// own prefetcher to get going.
+QUIRE_INLINE void fetch_ahead(BytesAhead next) {
+  for (size_t i = 0; i < next.n_bytes; i += 64) __builtin_prefetch((const uint8_t*)next.data + i, 0, 3);
+}
+
 // Asks for one row's bytes of what will be read next, at the same distance from its beginning. Attention in
 // decode is bound by memory, and a page is too short for the hardware's own prefetcher to get going.
 QUIRE_INLINE void prefetch_row(const uint8_t* next, size_t row_bytes, int row) {

@@ -13,7 +13,7 @@ def section(name, data, flags=1, length=None):
     return header + data + bytes(-len(data) % 8)
 
 
-def saved(recipe="full", geometry=(1, 2, 16, 1), rows=(3, 0), pages=OPEN_PAGE, tokens=3, more=b"", version=1):
+def saved(recipe="full", geometry=(1, 2, 16, 1), rows=(3, 0), pages=OPEN_PAGE, tokens=3, more=b"", version=2):
     sections = [
         section("model", b"0123456789abcdef"),
         section("recipe", recipe.encode()),
@@ -48,7 +48,7 @@ def main():
         "huge_heads": saved("q8", geometry=(1, 2**32 - 1, 2**32 - 1, 2**32 - 1)),
         "many_tokens": saved(rows=(2**63, 0)),
         "many_sealed": saved("turbo4", rows=(3, 2**58)),
-        "version_2": saved(version=2),
+        "version_3": saved(version=3),
         "short": whole[:300],
         "foreign": b"GGUF" + bytes(100),
         "empty": b"",
