@@ -46,10 +46,15 @@ void SparseHead::begin(const LayerView& view, size_t kv_head, const HeadFrames& 
   index_.resize(n_pages);
   keys_.resize(n_pages);
   values_.resize(n_pages);
+  const size_t key_offset = view.layer->sealed.key_offset(kv_head);
+  const size_t value_offset = view.layer->sealed.value_offset(kv_head);
+  const size_t index_bytes = view.layer->sealed.index_bytes();
   for (size_t page = 0; page < n_pages; ++page) {
-    keys_[page] = view.key_page(kv_head, page);
-    index_[page] = keys_[page].index;
-    values_[page] = reinterpret_cast<const uint8_t*>(view.values(kv_head, page));
+    // As view.key_page(), whose sizes take longer to find than the page.
+    index_[page] = page % kPagesPerIndexBlock == 0 ? view.index(kv_head, page) : index_[page - 1] + index_bytes;
+    const auto* data = reinterpret_cast<const uint8_t*>(view.pages[page]->data);
+    keys_[page] = {index_[page], data + key_offset};
+    values_[page] = data + value_offset;
   }
   make_tables();
   estimates_.resize(tables_.size() * n_pages * kTokensPerPage);
@@ -147,7 +152,7 @@ KeyRowRefs SparseHead::candidates(size_t chunk) const {
   return {keys_.data() + first_page(chunk), rows.data(), static_cast<int>(rows.size())};
 }
 
-void SparseHead::score(size_t chunk, AttendScratch& scratch) {
+void SparseHead::score(size_t chunk) {
   Chunk& own = chunks_[chunk];
   const size_t dim = view_->layout->head_dim;
   own.state.clear(queries_.group, dim);
@@ -160,19 +165,15 @@ void SparseHead::score(size_t chunk, AttendScratch& scratch) {
   for (size_t tile = 0; frames_->key_framed && tile < own.n_tiles(); ++tile) {
     add_bias(queries_.bias, queries_.group, own.scores.data() + tile * queries_.group * kTokensPerPage);
   }
-  if (ranks()) sum_scores(own, scratch);
+  if (ranks()) sum_scores(own);
 }
 
 // Sums of exp(score) of the chunk's candidates, into its state.
-void SparseHead::sum_scores(Chunk& chunk, AttendScratch& scratch) const {
+void SparseHead::sum_scores(Chunk& chunk) const {
   const size_t group = queries_.group;
-  scratch.reserve_rows(group);
   for (size_t i = 0; i < chunk.n_tiles(); ++i) {
-    std::copy_n(chunk.scores.data() + i * group * kTokensPerPage, group * kTokensPerPage,
-                scratch.scores.data());
-    std::fill_n(scratch.masks.begin(), group, ~uint64_t{0} >> (kTokensPerPage - chunk.rows_in(i)));
-    ops().softmax(scratch.scores.data(), scratch.masks.data(), static_cast<int>(group), chunk.state.m.data(),
-                  chunk.state.l.data(), scratch.correction.data());
+    ops().index.row_mass(chunk.scores.data() + i * group * kTokensPerPage, static_cast<int>(group),
+                         static_cast<int>(chunk.rows_in(i)), chunk.state.m.data(), chunk.state.l.data());
   }
 }
 

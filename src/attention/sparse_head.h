@@ -42,7 +42,7 @@ class SparseHead {
   // exact rows, which take part in the softmax.
   void propose(const double* log_sums);
   // Scores of the candidates, by their codes.
-  void score(size_t chunk, AttendScratch& scratch);
+  void score(size_t chunk);
   // The rows that are kept.
   void choose();
   // Attention to the kept rows of a chunk; in the frame of the values.
@@ -83,7 +83,7 @@ class SparseHead {
   void make_tables();
   void list_candidates();
   KeyRowRefs candidates(size_t chunk) const;  // none past the last chunk
-  void sum_scores(Chunk& chunk, AttendScratch& scratch) const;
+  void sum_scores(Chunk& chunk) const;
   void leave_out_exact();
   // Some candidates may be left out, so that their scores have to be compared.
   bool ranks() const { return limits_.mass > 0 || limits_.n_rows < n_candidates_; }

@@ -126,7 +126,7 @@ void Cache::walk_sparse(Worker& worker, const SparseStep& step, size_t first, si
   });
   share(n_heads, [&](size_t i) { propose_sparse(first + i, n_exact, heads[i]); });
   share(n_heads * n_chunks,
-        [&](size_t i) { heads[i / n_chunks].score(i % n_chunks, scratch); });
+        [&](size_t i) { heads[i / n_chunks].score(i % n_chunks); });
   share(n_heads, [&](size_t i) { heads[i].choose(); });
   share(n_heads * n_chunks,
         [&](size_t i) { heads[i / n_chunks].attend(i % n_chunks, scratch); });

@@ -374,3 +374,33 @@ void index_row_levels(const float* scores, int n, const float* offsets, int n_ro
     }
   }
 }
+
+// The running maximum m and sum l of exp(score - m), a natural logarithm, of one row of scores; lanes from
+// n_rows on do not count. Powers of two with their fraction taken linearly (at most 6 % too large).
+QUIRE_INLINE void add_row_mass(const float* scores, int n_rows, float* m, float* l) {
+  F32x16 x[4];
+  F32x16 best = set1(*m);
+  for (int v = 0; v < 4; ++v) {
+    const int n = n_rows - 16 * v;
+    float lanes[16];
+    for (int i = 0; i < 16; ++i) lanes[i] = -1e30f;
+    if (n > 0 && n < 16) memcpy(lanes, scores + 16 * v, sizeof(float) * (size_t)n);
+    x[v] = load(n >= 16 ? scores + 16 * v : lanes);
+    best = max(best, x[v]);
+  }
+  const float largest = reduce_max(best);
+  F32x16 sum = zero();
+  for (int v = 0; v < 4; ++v) {
+    const F32x16 octaves = max(mul(sub(x[v], set1(largest)), set1(1.44269504f)), set1(-120.0f));
+    const F32x16 whole = round_even(sub(octaves, set1(0.5f)));
+    sum = add(sum, scale_by_power(add(set1(1.0f), sub(octaves, whole)), whole));
+  }
+  const float before = *l > 0.0f ? *l * __builtin_exp2f((*m - largest) * 1.44269504f) : 0.0f;
+  *l = before + reduce_add(sum);
+  *m = largest;
+}
+
+// The same of n rows of scores [n][64].
+void index_row_mass(const float* scores, int n, int n_rows, float* m, float* l) {
+  for (int h = 0; h < n; ++h) add_row_mass(scores + h * kPageTokens, n_rows, m + h, l + h);
+}

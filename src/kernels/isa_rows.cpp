@@ -34,7 +34,7 @@ void add_rows(Ops& ops) {
   ops.softmax = softmax;
   ops.merge = merge;
   ops.index = {index_sign_tables, index_codebook_tables, index_estimate,  index_mass,
-               index_levels,      index_row_levels,      index_mark};
+               index_levels,      index_row_levels,      index_row_mass, index_mark};
 }
 
 }  // namespace QUIRE_ISA

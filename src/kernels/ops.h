@@ -116,6 +116,8 @@ struct IndexOps {
                  uint8_t* levels);
   // The same of scores [n][64] (natural logarithms): levels [64]; lanes from n_rows on get 0.
   void (*row_levels)(const float* scores, int n, const float* offsets, int n_rows, uint8_t* levels);
+  // Scores [n][64] of which n_rows count, added to running maxima m [n] and sums l [n] of exp(score - m), to 6 %.
+  void (*row_mass)(const float* scores, int n, int n_rows, float* m, float* l);
   // Marks the n_wanted highest levels above 0, of equal ones the newest; returns how many there are.
   int (*mark)(const uint8_t* levels, int n_words, int n_wanted, uint64_t* words);
 };

@@ -1,5 +1,5 @@
 // signvq rows scored and summed as bytes. Included by codes.inl for AVX-512 only, after
-// turbo_rows_avx512.inl, whose parts it shares; queries are rounded to 8 bits and weights to 16 as there.
+// turbo_rows_avx512.inl, whose parts it shares; queries and weights are rounded to 8 bits as there.
 //
 // A key is sign (zero + scale code), with zero and scale of each 32 dims: half a register of products. So a
 // row takes two byte dot products, of q with sign code and of q with sign, and meets its parameters as
@@ -206,27 +206,21 @@ QUIRE_INLINE __m512i two_groups(const int8_t* low, const int8_t* high) {
 // o [n_dims, at most 64] = o * correction + the two groups' sums.
 QUIRE_INLINE void add_vq_values(const __m512i* bytes, const VqWeights& first, const VqWeights& second,
                                 int n_rows, float correction, int n_dims, float* o) {
-  __m512i high[4], low[4];
+  __m512i sums[4];
 #pragma GCC unroll 4
-  for (int v = 0; v < 4; ++v) high[v] = low[v] = _mm512_setzero_si512();
+  for (int v = 0; v < 4; ++v) sums[v] = _mm512_setzero_si512();
   for (int r = 0; r < n_rows; r += 4) {
-    const __m512i w_high = two_groups(first.bytes.high + r, second.bytes.high + r);
-    const __m512i w_low = two_groups(first.bytes.low + r, second.bytes.low + r);
+    const __m512i w = two_groups(first.bytes.w + r, second.bytes.w + r);
 #pragma GCC unroll 4
-    for (int v = 0; v < 4; ++v) {
-      high[v] = _mm512_dpbusd_epi32(high[v], bytes[r + v], w_high);
-      low[v] = _mm512_dpbusd_epi32(low[v], bytes[r + v], w_low);
-    }
+    for (int v = 0; v < 4; ++v) sums[v] = _mm512_dpbusd_epi32(sums[v], bytes[r + v], w);
   }
-#pragma GCC unroll 4
-  for (int v = 0; v < 4; ++v) high[v] = join({high[v]}, {low[v]}).v;
-  order_dims(high);
+  order_dims(sums);
   const F32x16 shrink = set1(correction);
   for (int v = 0; v < 4; ++v) {
     const int tail = n_dims - 16 * v;
     if (tail <= 0) break;
     const VqWeights& group = v < 2 ? first : second;
-    const F32x16 sum = fma(to_float({high[v]}), set1(group.bytes.scale), set1(group.zero));
+    const F32x16 sum = fma(to_float({sums[v]}), set1(group.bytes.scale), set1(group.zero));
     float* to = o + 16 * v;
     if (tail >= 16) {
       store(to, fma(load(to), shrink, sum));

@@ -2,7 +2,7 @@
 // byte dot products do the rest. Included by codes.inl for AVX-512 only.
 //
 // Codebook and queries are rounded to 8 bits (1/127 of their largest value: about a fifteenth of nested4's
-// own error), the weights of values to 16. Bytes of codes are kept with 128 added, as vpdpbusd takes one
+// own error), and so are the weights of values. Bytes of codes are kept with 128 added, as vpdpbusd takes one
 // operand unsigned; 128 times the sum of the other operand is taken off afterwards.
 
 constexpr int kTurboWords = kMaxHeadDim / 64;  // 64 dims a register
@@ -105,10 +105,9 @@ QUIRE_INLINE void byte_query(const float* q, int head_dim, int n_words, ByteQuer
   out->sum = _mm512_reduce_add_epi32(sum);
 }
 
-// Weights of the listed rows as 16-bit codes in two planes of bytes, four rows a word.
+// Weights of the listed rows as bytes, four rows a word.
 struct ByteWeights {
-  int8_t high[kPageTokens];
-  int8_t low[kPageTokens];
+  int8_t w[kPageTokens];
   float scale;
   int sum;
 };
@@ -118,14 +117,14 @@ QUIRE_INLINE void weights_to_bytes(const float* w, int n, ByteWeights* out) {
   F32x16 most = zero();
   for (int i = 0; i < n; i += 16) most = max(most, load(w + i));
   const float largest = reduce_max(most);
-  const F32x16 inverse = set1(largest > 0x1p-110f ? kLargestCode / largest : 0.0f);
+  const F32x16 inverse = set1(largest > 0x1p-110f ? 127.0f / largest : 0.0f);
   __m512i sum = _mm512_setzero_si512();
   for (int i = 0; i < n; i += 16) {
-    const I32x16 codes = to_int(mul(load(w + i), inverse));
-    store_planes(out->high + i, out->low + i, codes);
-    sum = _mm512_add_epi32(sum, codes.v);
+    const __m512i codes = to_int(mul(load(w + i), inverse)).v;
+    _mm_storeu_si128((__m128i*)(out->w + i), _mm512_cvtepi32_epi8(codes));
+    sum = _mm512_add_epi32(sum, codes);
   }
-  out->scale = largest / kLargestCode;
+  out->scale = largest / 127.0f;
   out->sum = _mm512_reduce_add_epi32(sum);
 }
 
@@ -157,23 +156,16 @@ QUIRE_INLINE void order_dims(__m512i* x) {
 // o [n_dims, at most 64] = o * correction + weights . interleaved bytes of n_rows rows.
 QUIRE_INLINE void add_value_bytes(const __m512i* bytes, const ByteWeights& weights, int n_rows,
                                   float book_scale, float correction, int n_dims, float* o) {
-  __m512i high[4], low[4];
+  __m512i sums[4];
 #pragma GCC unroll 4
-  for (int v = 0; v < 4; ++v) high[v] = low[v] = _mm512_setzero_si512();
+  for (int v = 0; v < 4; ++v) sums[v] = _mm512_set1_epi32(-128 * weights.sum);
   for (int r = 0; r < n_rows; r += 4) {
-    int32_t four_high, four_low;
-    memcpy(&four_high, weights.high + r, 4);
-    memcpy(&four_low, weights.low + r, 4);
+    int32_t four;
+    memcpy(&four, weights.w + r, 4);
 #pragma GCC unroll 4
-    for (int v = 0; v < 4; ++v) {
-      high[v] = _mm512_dpbusd_epi32(high[v], bytes[r + v], _mm512_set1_epi32(four_high));
-      low[v] = _mm512_dpbusd_epi32(low[v], bytes[r + v], _mm512_set1_epi32(four_low));
-    }
+    for (int v = 0; v < 4; ++v) sums[v] = _mm512_dpbusd_epi32(sums[v], bytes[r + v], _mm512_set1_epi32(four));
   }
-  const __m512i offset = _mm512_set1_epi32(128 * weights.sum);
-#pragma GCC unroll 4
-  for (int v = 0; v < 4; ++v) high[v] = _mm512_sub_epi32(join({high[v]}, {low[v]}).v, offset);
-  order_dims(high);
+  order_dims(sums);
   const F32x16 scale = set1(weights.scale * book_scale);
   const F32x16 shrink = set1(correction);
   for (int v = 0; v < 4; ++v) {
@@ -181,9 +173,9 @@ QUIRE_INLINE void add_value_bytes(const __m512i* bytes, const ByteWeights& weigh
     if (tail <= 0) break;
     float* to = o + 16 * v;
     if (tail >= 16) {
-      store(to, fma(to_float({high[v]}), scale, mul(load(to), shrink)));
+      store(to, fma(to_float({sums[v]}), scale, mul(load(to), shrink)));
     } else {
-      store_partial(to, fma(to_float({high[v]}), scale, mul(load_partial(to, tail), shrink)), tail);
+      store_partial(to, fma(to_float({sums[v]}), scale, mul(load_partial(to, tail), shrink)), tail);
     }
   }
 }

@@ -10,7 +10,7 @@ struct IndexBudget {
   double share = 0.075;     // of all tokens, exact ones included; 0: not by share
   size_t rows = 0;          // so many, exact ones included; 0: not by number
   double mass = 0;          // as many as hold this share of the attention mass; 0: not by mass
-  double candidates = 2;    // times the rows read: those whose codes are scored; by mass: share of all tokens
+  double candidates = 1.5;  // times the rows read: those whose codes are scored; by mass: share of all tokens
   size_t dense_layers = 0;  // so many first layers read everything
   bool mean_query = false;  // candidates of the group's mean query; else the best of any head of the group
 

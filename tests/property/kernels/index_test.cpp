@@ -349,6 +349,37 @@ TEST(IndexLevels, OfScores) {
   }
 }
 
+// Within the 6 % of its powers of two, over tiles of any number of rows one after the other.
+TEST(IndexRowMass, SumsProbabilities) {
+  Random random(9);
+  for (const int n : {1, 3, 9}) {
+    for (const float spread : {0.5f, 8.0f, 300.0f}) {
+      for (const Ops* table : tables()) {
+        std::vector<float> m(static_cast<size_t>(n), -INFINITY), l(static_cast<size_t>(n), 0.0f);
+        std::vector<std::vector<double>> seen(static_cast<size_t>(n));
+        for (const int n_rows : {64, 1, 17, 63, 32}) {
+          std::vector<float> scores(static_cast<size_t>(n) * 64, std::nanf(""));
+          for (size_t h = 0; h < seen.size(); ++h) {
+            for (size_t i = 0; i < static_cast<size_t>(n_rows); ++i) {
+              scores[64 * h + i] = spread * static_cast<float>(random.unit() - 0.5);
+              seen[h].push_back(static_cast<double>(scores[64 * h + i]));
+            }
+          }
+          table->index.row_mass(scores.data(), n, n_rows, m.data(), l.data());
+        }
+        for (size_t h = 0; h < seen.size(); ++h) {
+          const double largest = *std::max_element(seen[h].begin(), seen[h].end());
+          double sum = 0;
+          for (const double x : seen[h]) sum += std::exp(x - largest);
+          EXPECT_EQ(static_cast<double>(m[h]), largest);
+          EXPECT_GE(l[h], sum * 0.9999) << table->name << " " << spread;
+          EXPECT_LE(l[h], sum * 1.07) << table->name << " " << spread;
+        }
+      }
+    }
+  }
+}
+
 // The highest levels above 0, of equal ones the newest.
 TEST(IndexMark, TakesTheHighestAndOfEqualOnesTheNewest) {
   Random random(8);
