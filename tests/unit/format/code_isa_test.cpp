@@ -127,8 +127,8 @@ TEST(CodeBytes, Frozen) {
       {0xaaae163a48095a39ull, 0xd016bd7bbe0f942bull}, {0x0cbf53482878068dull, 0x1349f862b0115b52ull},
       {0x09a9d99fa3e07b06ull, 0x5254c0d601f68e76ull}, {0x88ba50e2a7090304ull, 0x2651dddf524a69f1ull},
       {0x93161a58b15a3177ull, 0xd396a2da6e19866bull}, {0x3eff0fe68494c9ccull, 0xc21ecb8624efe3ffull},
-      {0x58ebe74419ff6f6bull, 0xfab15e35298e786dull}, {0x7f933b8cd2b741bbull, 0x29b1ca894ff145efull},
-      {0x31601e3ee2fbb3f7ull, 0x5d74118ecf0ab01dull}, {0x68401b38b3c53e60ull, 0x5bfd56b31e600a8full},
+      {0xe20e3c0846328b0bull, 0xd30e7df1596c1545ull}, {0x6a5093162e88f623ull, 0x82a994a7ceb71aefull},
+      {0xf8cdb37ea17b93f3ull, 0x3f4e29c5fa4ff299ull}, {0x68401b38b3c53e60ull, 0x5bfd56b31e600a8full},
   };
   for (int i = 0; i < kCodeCount; ++i) {
     const Code code = static_cast<Code>(i);
