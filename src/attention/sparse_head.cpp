@@ -51,7 +51,8 @@ void SparseHead::begin(const LayerView& view, size_t kv_head, const HeadFrames& 
   const size_t index_bytes = view.layer->sealed.index_bytes();
   for (size_t page = 0; page < n_pages; ++page) {
     // As view.key_page(), whose sizes take longer to find than the page.
-    index_[page] = page % kPagesPerIndexBlock == 0 ? view.index(kv_head, page) : index_[page - 1] + index_bytes;
+    index_[page] =
+        page % kPagesPerIndexBlock == 0 ? view.index(kv_head, page) : index_[page - 1] + index_bytes;
     const auto* data = reinterpret_cast<const uint8_t*>(view.pages[page]->data);
     keys_[page] = {index_[page], data + key_offset};
     values_[page] = data + value_offset;
@@ -270,7 +271,8 @@ SparseHead::NextTile SparseHead::tile_after(size_t chunk, size_t tile) const {
     if (chunk == chunks_.size()) return {};
   }
   const Chunk& own = chunks_[chunk];
-  return {{values_.data() + first_page(chunk), own.rows.data() + tile * kTokensPerPage, static_cast<int>(own.rows_in(tile))},
+  return {{values_.data() + first_page(chunk), own.rows.data() + tile * kTokensPerPage,
+           static_cast<int>(own.rows_in(tile))},
           own.kept[tile]};
 }
 
@@ -291,7 +293,8 @@ void SparseHead::attend(size_t chunk, AttendScratch& scratch) {
         *frames_->value_book, scores, scratch.correction.data(),
         {values_.data() + first_page(chunk), own.rows.data() + i * kTokensPerPage,
          static_cast<int>(chunks_[chunk].rows_in(i))},
-        own.kept[i], static_cast<int>(group), static_cast<int>(dim), own.state.o.data(), next.refs, next.kept);
+        own.kept[i], static_cast<int>(group), static_cast<int>(dim), own.state.o.data(), next.refs,
+        next.kept);
   }
 }
 

@@ -68,7 +68,8 @@ void Cache::attend_exact(const ExactParts& exact, size_t item, AttendScratch& sc
   const QueryRows& queries = head_queries_[head].rows;
   PartialState& state = part_states_[item];
   state.clear(queries.group, geometry_.head_dim);
-  attend_part(sparse_view_, head, exact[item % exact.size()], queries, Selection::all(), nullptr, scratch, state);
+  attend_part(sparse_view_, head, exact[item % exact.size()], queries, Selection::all(), nullptr, scratch,
+              state);
 }
 
 // The first of a head's exact states becomes that of all of them.
@@ -125,11 +126,9 @@ void Cache::walk_sparse(Worker& worker, const SparseStep& step, size_t first, si
     attend_exact(*step.exact, first * n_exact + i - n_heads * n_chunks, scratch);
   });
   share(n_heads, [&](size_t i) { propose_sparse(first + i, n_exact, heads[i]); });
-  share(n_heads * n_chunks,
-        [&](size_t i) { heads[i / n_chunks].score(i % n_chunks); });
+  share(n_heads * n_chunks, [&](size_t i) { heads[i / n_chunks].score(i % n_chunks); });
   share(n_heads, [&](size_t i) { heads[i].choose(); });
-  share(n_heads * n_chunks,
-        [&](size_t i) { heads[i / n_chunks].attend(i % n_chunks, scratch); });
+  share(n_heads * n_chunks, [&](size_t i) { heads[i / n_chunks].attend(i % n_chunks, scratch); });
   share(n_heads, [&](size_t i) { finish_sparse(worker, n_exact, first + i, heads[i], step.out); });
 }
 

@@ -111,7 +111,8 @@ void Cache::count_reads(const LayerView& view, size_t first, size_t n) {
   const size_t start = n_tokens() + first;
   const size_t n_sealed = view.n_sealed();
   const uint64_t sealed_bytes =
-      n_sealed * (view.layer->sealed.page_bytes() + view.layer->sealed.n_kv_heads * view.layer->sealed.index_bytes()) +
+      n_sealed * (view.layer->sealed.page_bytes() +
+                  view.layer->sealed.n_kv_heads * view.layer->sealed.index_bytes()) +
       (n_sealed > 0 ? view.layer->beside_bytes() : 0);
   stats_.rows_read += view.layout->n_kv_heads * (n * start + n * (n + 1) / 2);
   for (size_t tile = 0; tile < n; tile += kTileQueries) {

@@ -138,8 +138,8 @@ class Cache {
   void propose_sparse(size_t head, size_t n_exact, SparseHead& sparse);
   void finish_sparse(Worker& worker, size_t n_exact, size_t head, const SparseHead& sparse, float* out);
   template <typename Share>
-  void walk_sparse(Worker& worker, const SparseStep& step, size_t first, size_t last,
-                   SparseHead* heads, const Share& share);
+  void walk_sparse(Worker& worker, const SparseStep& step, size_t first, size_t last, SparseHead* heads,
+                   const Share& share);
   void count_sparse(const LayerView& view);
 
   Recipe recipe_;

@@ -48,9 +48,10 @@ uint64_t pages_bytes(const Geometry& geometry, const Recipe& recipe, size_t n_to
     total = checked_add(total, open, kWhat);
     if (n_sealed[layer] == 0) continue;
     const uint64_t coded = checked_mul(n_sealed[layer], layout.sealed.page_bytes(), kWhat);
-    const uint64_t index = checked_mul(layout.sealed.index_blocks(n_sealed[layer]),
-                                       layout.sealed.index_block_bytes(), kWhat);
-    total = checked_add(total, checked_add(coded, checked_add(index, layout.beside_bytes(), kWhat), kWhat), kWhat);
+    const uint64_t index =
+        checked_mul(layout.sealed.index_blocks(n_sealed[layer]), layout.sealed.index_block_bytes(), kWhat);
+    total = checked_add(total, checked_add(coded, checked_add(index, layout.beside_bytes(), kWhat), kWhat),
+                        kWhat);
   }
   return total;
 }

@@ -1,5 +1,6 @@
-// Coding and reading of whole pages, for every format of the catalogue alike. Faster kernels stand in for them:
-// panel_*.inl for codes in panels (isa_panels.cpp), row_*.inl for those that lie row by row (isa_planes.cpp).
+// Coding and reading of whole pages, for every format of the catalogue alike. Faster kernels stand in for
+// them: panel_*.inl for codes in panels (isa_panels.cpp), row_*.inl for those that lie row by row
+// (isa_planes.cpp).
 
 // A key page as the format knows it: in two parts or in one.
 template <class F>

@@ -100,8 +100,8 @@ QUIRE_INLINE float norm_shares(const uint8_t* const* pages, int norms_offset, Pa
   return largest;
 }
 
-// Sums of bytes of P pages, N queries. Lines of the pages `next` are asked for one by one, as the core can wait
-// for few of them at a time.
+// Sums of bytes of P pages, N queries. Lines of the pages `next` are asked for one by one, as the core can
+// wait for few of them at a time.
 template <int N, int P>
 QUIRE_INLINE void index_sums(const IndexTables* tables, int n_bytes, const uint8_t* const* pages,
                              const uint8_t* const* next, __m512i (*sums)[P]) {

@@ -1,6 +1,6 @@
-// What the isa_*.cpp begin with. Each is built once per instruction set with QUIRE_ISA = scalar | avx2 | avx512 into a
-// namespace of its own; everything but the function that adds to the table is anonymous or force-inlined, so no
-// symbol of these objects can be picked by the linker for code of another set.
+// What the isa_*.cpp begin with. Each is built once per instruction set with QUIRE_ISA = scalar | avx2 |
+// avx512 into a namespace of its own; everything but the function that adds to the table is anonymous or
+// force-inlined, so no symbol of these objects can be picked by the linker for code of another set.
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -12,7 +12,6 @@
 #include "format/code_catalogue.h"
 #include "format/frame.h"
 #include "kernels/ops.h"
-
 
 // A file uses some of the parts that it includes.
 #pragma GCC diagnostic ignored "-Wunused-function"

@@ -10,14 +10,17 @@ namespace {
 }  // namespace
 
 void add_weights(Ops& ops) {
-  constexpr LinearFn kFast[kPanelKinds] = {
-      linear_fast<Q4_0>, linear_fast<Q4_1>, linear_fast<Q5_0>, linear_fast<Q5_1>, linear_fast<Q8_0>,
-      linear_fast<Q4_K>, linear_fast<Q5_K>, linear_fast<Q6_K>, linear_float<float, false>,
-      linear_float<uint16_t, false>, linear_float<uint16_t, true>};
+  constexpr LinearFn kFast[kPanelKinds] = {linear_fast<Q4_0>,           linear_fast<Q4_1>,
+                                           linear_fast<Q5_0>,           linear_fast<Q5_1>,
+                                           linear_fast<Q8_0>,           linear_fast<Q4_K>,
+                                           linear_fast<Q5_K>,           linear_fast<Q6_K>,
+                                           linear_float<float, false>,  linear_float<uint16_t, false>,
+                                           linear_float<uint16_t, true>};
   constexpr LinearFn kPrecise[kPanelKinds] = {
-      linear_precise<Q4_0>, linear_precise<Q4_1>, linear_precise<Q5_0>, linear_precise<Q5_1>,
-      linear_precise<Q8_0>, linear_precise<Q4_K>, linear_precise<Q5_K>, linear_precise<Q6_K>,
-      linear_float<float, false>, linear_float<uint16_t, false>, linear_float<uint16_t, true>};
+      linear_precise<Q4_0>,          linear_precise<Q4_1>,        linear_precise<Q5_0>,
+      linear_precise<Q5_1>,          linear_precise<Q8_0>,        linear_precise<Q4_K>,
+      linear_precise<Q5_K>,          linear_precise<Q6_K>,        linear_float<float, false>,
+      linear_float<uint16_t, false>, linear_float<uint16_t, true>};
   for (int kind = 0; kind < kPanelKinds; ++kind) {
     ops.linear_fast[kind] = kFast[kind];
     ops.linear_precise[kind] = kPrecise[kind];

@@ -75,8 +75,8 @@ struct CodeOps {
   void (*accumulate[kCodeCount])(const Codebook& book, const float* probabilities, const float* correction,
                                  uint64_t rows, int n, int head_dim, const uint8_t* page, float* o,
                                  BytesAhead next);
-  // The same for single rows, with what will be read after these, a hint: scores [tile of 64 rows][n][64] of the rows in their order (the last tile's
-  // other lanes hold garbage), and of one tile the rows of `kept`.
+  // The same for single rows, with what will be read after these, a hint: scores [tile of 64 rows][n][64] of
+  // the rows in their order (the last tile's other lanes hold garbage), and of one tile the rows of `kept`.
   void (*score_rows[kCodeCount])(const Codebook& book, const float* q, int n, int head_dim, KeyRowRefs rows,
                                  float* scores, KeyRowRefs next);
   void (*accumulate_rows[kCodeCount])(const Codebook& book, const float* probabilities,
@@ -105,8 +105,8 @@ struct IndexOps {
   void (*sign_tables)(const float* q, int head_dim, IndexTables* tables);
   // codebook [groups][16][4]
   void (*codebook_tables)(const float* q, const float* codebook, int head_dim, IndexTables* tables);
-  // Estimates [n][ld] of all rows of n_pages pages; norms_offset -1: rows have none. `pages` lists n_known: what
-  // comes after the first n_pages will be asked for next, a hint.
+  // Estimates [n][ld] of all rows of n_pages pages; norms_offset -1: rows have none. `pages` lists n_known:
+  // what comes after the first n_pages will be asked for next, a hint.
   void (*estimate)(const IndexTables* tables, int n, int head_dim, const uint8_t* const* pages, int n_pages,
                    int n_known, int norms_offset, int16_t* estimates, size_t ld);
   // log2 of the sum of the probabilities of n_pages pages, in estimates' units, of one query.
@@ -116,7 +116,8 @@ struct IndexOps {
                  uint8_t* levels);
   // The same of scores [n][64] (natural logarithms): levels [64]; lanes from n_rows on get 0.
   void (*row_levels)(const float* scores, int n, const float* offsets, int n_rows, uint8_t* levels);
-  // Scores [n][64] of which n_rows count, added to running maxima m [n] and sums l [n] of exp(score - m), to 6 %.
+  // Scores [n][64] of which n_rows count, added to running maxima m [n] and sums l [n] of exp(score - m), to
+  // 6 %.
   void (*row_mass)(const float* scores, int n, int n_rows, float* m, float* l);
   // Marks the n_wanted highest levels above 0, of equal ones the newest; returns how many there are.
   int (*mark)(const uint8_t* levels, int n_words, int n_wanted, uint64_t* words);

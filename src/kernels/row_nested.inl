@@ -102,8 +102,7 @@ struct NestedKeys : PlaneRows<bits> {
     return page.rows + row * F::key_planes_bytes(this->head_dim);
   }
   QUIRE_INLINE_MEMBER U8x64 word(int row, int w) const { return this->code_bytes(sign(row), planes(row), w); }
-  QUIRE_INLINE_MEMBER void scales(float* out) const { load_halves(norms(), this->unit, out);
-  }
+  QUIRE_INLINE_MEMBER void scales(float* out) const { load_halves(norms(), this->unit, out); }
   QUIRE_INLINE_MEMBER void open(int row, float* out) const {
     this->open_codes(sign(row), planes(row), get_half(norms() + 2 * row), out);
   }

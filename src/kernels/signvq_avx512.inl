@@ -41,15 +41,16 @@ QUIRE_INLINE void vq_parameters(const uint8_t* p, bool both, float* scales, floa
   _mm512_storeu_ps(zeros, _mm512_permutexvar_ps(high, x));
 }
 
-QUIRE_INLINE void fill_vq_tile(int head_dim, int n_words, KeyRowRefs refs, KeyRowRefs next, int first, int last,
-                               const uint8_t** plane, uint64_t (*signs)[64], VqKeyTile* tile) {
+QUIRE_INLINE void fill_vq_tile(int head_dim, int n_words, KeyRowRefs refs, KeyRowRefs next, int first,
+                               int last, const uint8_t** plane, uint64_t (*signs)[64], VqKeyTile* tile) {
   const int stride = plane_bytes(head_dim);
   const int n_groups = SignVq::groups(head_dim);
   // Index: 4 where positive, + code.
   const __m512i code_table = _mm512_broadcast_i32x4(_mm_setr_epi8(
       (char)128, 127, 126, 125, (char)128, (char)129, (char)130, (char)131, 0, 0, 0, 0, 0, 0, 0, 0));
   for (int i = first; i < last; ++i) {
-    fetch_key_row(refs, next, i + kRowsAhead, SignVq::index_page_bytes(head_dim), SignVq::row_bytes(head_dim));
+    fetch_key_row(refs, next, i + kRowsAhead, SignVq::index_page_bytes(head_dim),
+                  SignVq::row_bytes(head_dim));
     const KeyPage& page = refs.pages[refs.rows[i] / kPageTokens];
     const int row = refs.rows[i] % kPageTokens;
     if (page.index != *plane) {
@@ -164,7 +165,8 @@ QUIRE_INLINE void list_vq_values(int head_dim, RowRefs refs, uint64_t kept, VqVa
 }
 
 // Codes of the listed rows, 64 dims from word w on, interleaved by four rows.
-QUIRE_INLINE void vq_value_bytes(int head_dim, const VqValueTile& tile, int w, RowsAhead* ahead, __m512i* out) {
+QUIRE_INLINE void vq_value_bytes(int head_dim, const VqValueTile& tile, int w, RowsAhead* ahead,
+                                 __m512i* out) {
   const int stride = plane_bytes(head_dim);
   for (int i = 0; i < tile.padded; i += 4, out += 4) {
     __m512i c[4];

@@ -18,7 +18,8 @@ QUIRE_INLINE void fetch_row(const uint8_t* row, int n_bytes) {
   if (n_bytes > 1) __builtin_prefetch(row + n_bytes - 1, 0, 3);
 }
 
-// Codes of row i of a list, or of the list that follows it, and the index plane of a page that begins with it.
+// Codes of row i of a list, or of the list that follows it, and the index plane of a page that begins with
+// it.
 QUIRE_INLINE void fetch_key_row(KeyRowRefs refs, KeyRowRefs next, int i, int index_bytes, int row_bytes) {
   if (i >= refs.n) {
     i -= refs.n;
@@ -36,7 +37,8 @@ QUIRE_INLINE void fetch_key_row(KeyRowRefs refs, KeyRowRefs next, int i, int ind
 // `plane`, of the page of the row before.
 template <int bits>
 QUIRE_INLINE void fill_key_tile(const ByteBook& book, int head_dim, int n_words, KeyRowRefs refs,
-                                KeyRowRefs next, int first, int last, const uint8_t** plane, uint64_t (*signs)[64], KeyTile* tile) {
+                                KeyRowRefs next, int first, int last, const uint8_t** plane,
+                                uint64_t (*signs)[64], KeyTile* tile) {
   using F = Turbo<bits>;
   const int stride = plane_bytes(head_dim);
   for (int i = first; i < last; ++i) {
@@ -89,7 +91,8 @@ void turbo_score_rows(const Codebook& codebook, const float* q, int n, int head_
     uint64_t signs[kTurboWords][64];
     KeyTile tile;
     for (int i = 0; i < kRowsAhead; ++i) {
-      fetch_key_row(refs, next, i, Turbo<bits>::index_page_bytes(head_dim), Turbo<bits>::key_planes_bytes(head_dim));
+      fetch_key_row(refs, next, i, Turbo<bits>::index_page_bytes(head_dim),
+                    Turbo<bits>::key_planes_bytes(head_dim));
     }
     for (int first = 0; first < refs.n; first += kRowTile) {
       const int last = first + kRowTile < refs.n ? first + kRowTile : refs.n;

@@ -29,10 +29,9 @@ void seal_keys(Format open_format, const SideFormat& format, const HeadFrames& f
   const int dim = static_cast<int>(head_dim);
   if (format.coded) {
     if (frames.key_bias != nullptr) frames.key_bias->take_off_page(first_position, keys.get());
-    ops().codes.seal_keys[static_cast<size_t>(format.code)](frames.key_framed ? &frames.key : nullptr,
-                                                            *frames.key_book, dim, keys.get(),
-                                                            reinterpret_cast<uint8_t*>(index),
-                                                            reinterpret_cast<uint8_t*>(coded));
+    ops().codes.seal_keys[static_cast<size_t>(format.code)](
+        frames.key_framed ? &frames.key : nullptr, *frames.key_book, dim, keys.get(),
+        reinterpret_cast<uint8_t*>(index), reinterpret_cast<uint8_t*>(coded));
   } else {
     // Keys [head_dim][64] are stored like values of rows of 64: the layout is the same.
     ops().store_values[static_cast<size_t>(format.rows)](coded, 0, dim, kPageTokens, keys.get(), kPageTokens);

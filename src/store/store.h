@@ -17,7 +17,8 @@
 namespace quire {
 
 constexpr size_t kTokensPerPage = 64;
-// Pages whose index lies together: long runs are read at the full speed of the memory, and few bytes lie idle.
+// Pages whose index lies together: long runs are read at the full speed of the memory, and few bytes lie
+// idle.
 constexpr size_t kPagesPerIndexBlock = 8;
 
 // Shape of the keys and values of one layer in open pages, which take rows as they come. Every KV head has
@@ -39,8 +40,8 @@ struct RowLayout {
   size_t value_offset(size_t kv_head) const { return kv_head * head_bytes() + key_bytes(); }
 };
 
-// The same of sealed pages, whose rows are coded. Offsets as in RowLayout. The index of keys that have one lies
-// apart, in blocks of several pages: [kv_head][page][index_bytes].
+// The same of sealed pages, whose rows are coded. Offsets as in RowLayout. The index of keys that have one
+// lies apart, in blocks of several pages: [kv_head][page][index_bytes].
 struct SealedLayout {
   size_t n_kv_heads = 0;
   size_t head_dim = 0;
@@ -200,8 +201,8 @@ class Store {
   // A second sequence with the same tokens; pages are shared.
   Store fork() const { return *this; }
 
-  // To be kept elsewhere: a layer's memory piece by piece, its sinks if it has any, the blocks of its index and
-  // then the pages of its tokens in order. Rows of the last page that no token has are given as zeros.
+  // To be kept elsewhere: a layer's memory piece by piece, its sinks if it has any, the blocks of its index
+  // and then the pages of its tokens in order. Rows of the last page that no token has are given as zeros.
   void visit_blocks(size_t layer, const std::function<void(std::span<const std::byte>)>& visit) const;
   // The way back, for a store without tokens: room for n_tokens, of which n_sealed[layer] pages are coded, in
   // pages of its own. `fill` gets the pieces to write, layer by layer in the order of visit_blocks(). On
@@ -216,8 +217,8 @@ class Store {
 
   // Readers see `n_visible` tokens: the committed ones, or more while a step is under way.
   LayerView view(size_t layer, size_t n_visible) const {
-    return {&layouts_[layer].open, pages_[layer],       n_visible,           &layouts_[layer],
-            sinks_[layer].get(),   kept_[layer].get(),  index_blocks_[layer]};
+    return {&layouts_[layer].open, pages_[layer],      n_visible,           &layouts_[layer],
+            sinks_[layer].get(),   kept_[layer].get(), index_blocks_[layer]};
   }
 
   PagePool& pool() const { return *pool_; }

@@ -195,7 +195,8 @@ size_t turbo_codes_in_use() {
   for (uint64_t seed = 0; seed < 4; ++seed) {
     std::vector<uint8_t> page = encoded<Turbo<bits>>(gaussian_page(64, seed), 64, book, true);
     for (int t = 0; t < 64; ++t) {
-      const TurboRow row = Turbo<bits>::key_row(page.data(), page.data() + Turbo<bits>::index_page_bytes(64), 64, t);
+      const TurboRow row =
+          Turbo<bits>::key_row(page.data(), page.data() + Turbo<bits>::index_page_bytes(64), 64, t);
       uint8_t codes[kCodeBufferBytes] = {0};
       add_plane(row.sign, 64, row.sign_stride, bits - 1, codes);
       for (int p = 1; p < bits; ++p) add_plane(row.planes + (p - 1) * 8, 64, 1, bits - 1 - p, codes);
