@@ -207,7 +207,7 @@ constexpr double kWholeError = 1e-3;
 // ... and the table's rounding: 1/254 of the largest entry, which is some 2.7 times a coordinate's mean size.
 constexpr double kTableError = 0.03;
 // ... and weights of 1/254 of the largest, of values that are coded to some 40 %.
-constexpr double kVqError = 0.06;
+constexpr double kVqError = 0.08;
 
 inline double allowed_error(const Recipe& recipe) {
   for (const SideFormat& side : {recipe.keys, recipe.values}) {
