@@ -55,7 +55,7 @@ def random_codes(memory):
 class Ours:
     """One format at one shape: graphs of launches over slices of pages of its own."""
 
-    def __init__(self, library, batch, n_tokens, name, pool):
+    def __init__(self, library, batch, n_tokens, name, pool, in_order=False):
         self.name = name
         key_bits, value_bits = FORMATS[name]
         key_bytes = library.bench_page_bytes(key_bits, HEAD_DIM)
@@ -63,7 +63,8 @@ class Ours:
         pages_each = (n_tokens + 63) // 64
         self.bytes = batch * pages_each * N_KV_HEADS * (key_bytes + value_bytes)
         n_slices = max(1, min(64, pool.numel() // self.bytes, -(-SLICE_BYTES // self.bytes)))
-        self.table = torch.randperm(batch * pages_each, device="cuda").to(torch.int32)
+        order = torch.arange if in_order else torch.randperm
+        self.table = order(batch * pages_each, device="cuda").to(torch.int32)
         self.lengths = torch.full((batch,), n_tokens, dtype=torch.int32, device="cuda")
         n_heads = N_KV_HEADS * GROUP
         self.queries = torch.randn(batch, n_heads, HEAD_DIM, device="cuda")
@@ -178,6 +179,7 @@ def main():
     parser.add_argument("--shapes", default="1x4,1x32,1x128,1x1024,8x4,8x32,8x128,32x4,32x32,32x128")
     parser.add_argument("--formats", default="bf16,turbo4,turbo3,turbo2,turbo43")
     parser.add_argument("--no-peer", action="store_true")
+    parser.add_argument("--in-order", action="store_true", help="pages in the order of the tokens")
     options = parser.parse_args()
     library = load(options.library)
     shapes = [tuple(int(x) for x in shape.split("x")) for shape in options.shapes.split(",")]
@@ -192,7 +194,8 @@ def main():
     print(f"bf16 against float32: {check_bf16(library, rows):.4f}", flush=True)
     for batch, n_tokens in shapes:
         kernels = [] if options.no_peer else [Peer(batch, n_tokens, rows)]
-        kernels += [Ours(library, batch, n_tokens, name, rows if name == "bf16" else codes)
+        kernels += [Ours(library, batch, n_tokens, name, rows if name == "bf16" else codes,
+                         options.in_order)
                     for name in options.formats.split(",")]
         report(list(zip(kernels, measure(kernels))), (batch, n_tokens), options.out)
 

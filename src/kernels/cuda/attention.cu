@@ -17,7 +17,7 @@ int block_count() {
 
 size_t workspace_bytes(int n_sequences, int n_kv_heads, int group, int head_dim, int n_blocks) {
   const int n_pairs = n_sequences * n_kv_heads * head_tiles(group);
-  const auto n_states = static_cast<size_t>(state_count(n_blocks, n_pairs));
+  const auto n_states = static_cast<size_t>(state_count(n_blocks * kMostBlocks, n_pairs));
   return counter_bytes(n_pairs) + n_states * kTileHeads * (static_cast<size_t>(head_dim) + 2) * sizeof(float);
 }
 

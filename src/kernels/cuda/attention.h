@@ -53,7 +53,7 @@ constexpr int kMaxSequences = 1024;
 
 // Of one launch. `n_blocks`: block_count() of the device.
 size_t workspace_bytes(int n_sequences, int n_kv_heads, int group, int head_dim, int n_blocks);
-// Thread blocks that fill the current device: one a multiprocessor.
+// Multiprocessors of the current device.
 int block_count();
 
 // Pages of exact rows, f16 or bf16, keys and values as [64 tokens][head_dim]. Throws Error when the launch is

@@ -290,31 +290,36 @@ __device__ void store_state(RunningState<Rows>& state, float* to) {
 // out and log_sums of a head from n states.
 template <int kHeadDim>
 __device__ void finish(const DecodeAttention& a, const Segment& segment, const float* states, int64_t stride,
-                       int n) {
+                       int n, float* weights, MergedSums& merge) {
+  weigh_states<kHeadDim>(states, stride, n, weights, merge);
   const int64_t first =
       (int64_t)segment.sequence * a.n_kv_heads * a.group + segment.kv_head * a.group + segment.first_head;
-  for (int i = (int)threadIdx.x; i < segment.n_heads * kHeadDim; i += (int)blockDim.x) {
+  for (int i = 4 * (int)threadIdx.x; i < segment.n_heads * kHeadDim; i += 4 * (int)blockDim.x) {
     const int head = i / kHeadDim;
-    const int dim = i % kHeadDim;
-    const MergedState merged = merge_states<kHeadDim>(states, stride, n, head, dim);
-    a.out[(first + head) * kHeadDim + dim] = merged.l > 0.0f ? merged.o / merged.l : 0.0f;
-    if (dim == 0) a.log_sums[first + head] = merged.m * 0.6931471805599453f + logf(merged.l);
+    float4 o = merged_output<kHeadDim>(states, stride, n, weights, head, i % kHeadDim);
+    const float scale = merge.sum[head] > 0.0f ? 1.0f / merge.sum[head] : 0.0f;
+    o = {o.x * scale, o.y * scale, o.z * scale, o.w * scale};
+    *reinterpret_cast<float4*>(a.out + first * kHeadDim + i) = o;
+  }
+  if ((int)threadIdx.x < segment.n_heads) {
+    const int head = (int)threadIdx.x;
+    a.log_sums[first + head] = merge.top[head] * 0.6931471805599453f + logf(merge.sum[head]);
   }
 }
 
 // The warps' states in shared memory become the block's state of a head in memory.
 template <int kHeadDim>
-__device__ void store_block_state(const float* states, int64_t stride, int n, float* to) {
+__device__ void store_block_state(const float* states, int64_t stride, int n, float* weights,
+                                  MergedSums& merge, float* to) {
   using Layout = StateLayout<kHeadDim>;
-  for (int i = (int)threadIdx.x; i < kTileHeads * kHeadDim; i += (int)blockDim.x) {
-    const int head = i / kHeadDim;
-    const int dim = i % kHeadDim;
-    const MergedState merged = merge_states<kHeadDim>(states, stride, n, head, dim);
-    to[Layout::kOutputs + i] = merged.o;
-    if (dim == 0) {
-      to[head] = merged.m;
-      to[Layout::kSums + head] = merged.l;
-    }
+  weigh_states<kHeadDim>(states, stride, n, weights, merge);
+  for (int i = 4 * (int)threadIdx.x; i < kTileHeads * kHeadDim; i += 4 * (int)blockDim.x) {
+    const float4 o = merged_output<kHeadDim>(states, stride, n, weights, i / kHeadDim, i % kHeadDim);
+    *reinterpret_cast<float4*>(to + Layout::kOutputs + i) = o;
+  }
+  if (threadIdx.x < kTileHeads) {
+    to[threadIdx.x] = merge.top[threadIdx.x];
+    to[Layout::kSums + threadIdx.x] = merge.sum[threadIdx.x];
   }
 }
 
@@ -341,6 +346,8 @@ __device__ void attend_segment(const AttentionParams<Rows>& params, const Segmen
   constexpr int kWarpBytes = kStages * (Rows::kKeyStageBytes + Rows::kValueStageBytes);
   constexpr int64_t kWarpFloats = kWarpBytes / 4;
   static_assert(kWarpFloats >= StateLayout<kHeadDim>::kFloats);
+  __shared__ MergedSums merge;
+  __shared__ float weights[Rows::kMostWarps * kTileHeads];
   uint8_t* stages = shared_memory() + Rows::kTableBytes;
   RunningState<Rows> state = {{-CUDART_INF_F, -CUDART_INF_F}};
   attend_tiles<Rows, kStages>(params.a, segment, stages + warp_index() * kWarpBytes, state);
@@ -351,20 +358,21 @@ __device__ void attend_segment(const AttentionParams<Rows>& params, const Segmen
   const int first_block = block_of_tile(first_tile, n_tiles, n_blocks);
   const int n_parts = block_of_tile(first_tile + n_head_tiles - 1, n_tiles, n_blocks) - first_block + 1;
   if (n_parts == 1) {
-    finish<kHeadDim>(params.a, segment, states, kWarpFloats, n_warps);
+    finish<kHeadDim>(params.a, segment, states, kWarpFloats, n_warps, weights, merge);
   } else {
     constexpr int64_t kFloats = StateLayout<kHeadDim>::kFloats;
-    store_block_state<kHeadDim>(states, kWarpFloats, n_warps,
+    store_block_state<kHeadDim>(states, kWarpFloats, n_warps, weights, merge,
                                 params.states + state_index((int)blockIdx.x, segment.pair) * kFloats);
     if (is_last(params.counters + segment.pair, n_parts)) {
       const float* parts = params.states + state_index(first_block, segment.pair) * kFloats;
-      finish<kHeadDim>(params.a, segment, parts, kFloats, n_parts);
+      // Nobody reads the stages any more.
+      finish<kHeadDim>(params.a, segment, parts, kFloats, n_parts, reinterpret_cast<float*>(stages), merge);
     }
   }
   __syncthreads();
 }
 
-// prefix [n_sequences + 1]: tiles of a head of the sequences before. By warp 0, for all.
+// prefix [n_sequences + 1]: tiles of a head of the sequences before. By warp 0; nobody waits.
 __device__ __forceinline__ void sum_tiles(const DecodeAttention& a, int tile_tokens, int* prefix) {
   if (warp_index() == 0) {
     int before = 0;
@@ -380,7 +388,6 @@ __device__ __forceinline__ void sum_tiles(const DecodeAttention& a, int tile_tok
     }
     if (lane_index() == 0) prefix[0] = 0;
   }
-  __syncthreads();
 }
 
 // Sequences without tokens, which no tile stands for.
@@ -398,7 +405,7 @@ __device__ __forceinline__ void clear_empty_sequences(const DecodeAttention& a) 
 }
 
 template <class Rows, int kStages>
-__global__ void __launch_bounds__(256, 1)
+__global__ void __launch_bounds__(32 * Rows::kMostWarps, Rows::kResidentBlocks)
     decode_attention(const __grid_constant__ AttentionParams<Rows> params) {
   __shared__ int prefix[kMaxSequences + 1];
   const DecodeAttention& a = params.a;

@@ -16,6 +16,8 @@ template <class Number_, int kHeadDim_>
 struct ExactRows {
   using Number = Number_;
   static constexpr int kHeadDim = kHeadDim_;
+  static constexpr int kMostWarps = 6;       // of a block
+  static constexpr int kResidentBlocks = 2;  // of a multiprocessor
   static constexpr int kTileTokens = 16;
   static constexpr int kTokenTiles = 1;  // of 16 tokens
   static constexpr int kQuerySteps = kHeadDim / 16;

@@ -8,9 +8,11 @@
 
 namespace quire::cuda {
 
-constexpr int kMostWarps = 8;
-// Shared memory that a Hopper block may have, less what is not stages.
+// Shared memory of a Hopper multiprocessor that stages and tables may take.
 constexpr int kPlannedBytes = 216 * 1024;
+
+// Blocks that a launch may have for each multiprocessor.
+constexpr int kMostBlocks = 2;
 
 inline int head_tiles(int group) { return (group + kTileHeads - 1) / kTileHeads; }
 
@@ -20,8 +22,9 @@ inline size_t counter_bytes(int n_pairs) { return (4 * (size_t)n_pairs + 255) / 
 template <class Rows>
 struct LaunchShape {
   static constexpr int kStageBytes = Rows::kKeyStageBytes + Rows::kValueStageBytes;
-  static constexpr int kFitting = (kPlannedBytes - Rows::kTableBytes) / (kMostWarps * kStageBytes);
-  static constexpr int kStages = kFitting < 2 ? 2 : kFitting > 6 ? 6 : kFitting;
+  static constexpr int kFitting =
+      (kPlannedBytes / Rows::kResidentBlocks - Rows::kTableBytes) / (Rows::kMostWarps * kStageBytes);
+  static constexpr int kStages = kFitting < 1 ? 1 : kFitting > 6 ? 6 : kFitting;
   static constexpr int kWarpBytes = kStages * kStageBytes;
 };
 
@@ -29,6 +32,7 @@ struct LaunchShape {
 template <class Rows>
 void launch_attention(const DecodeAttention& a, const typename Rows::Tables& tables, Stream stream) {
   using Shape = LaunchShape<Rows>;
+  static_assert(Rows::kResidentBlocks <= kMostBlocks);
   const auto kernel = decode_attention<Rows, Shape::kStages>;
   int device = 0;
   int most_bytes = 0;
@@ -38,7 +42,7 @@ void launch_attention(const DecodeAttention& a, const typename Rows::Tables& tab
         "asking for its memory");
   check(cudaFuncGetAttributes(&attributes, kernel), "loading the attention kernel");
   const int room = most_bytes - (int)attributes.sharedSizeBytes - Rows::kTableBytes;
-  const int n_warps = min(kMostWarps, room / Shape::kWarpBytes);
+  const int n_warps = min(Rows::kMostWarps, room / Shape::kWarpBytes);
   if (n_warps < 1) throw Error("the CUDA device has too little shared memory for this head size");
   const int n_bytes = Rows::kTableBytes + n_warps * Shape::kWarpBytes;
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, n_bytes),
@@ -47,7 +51,7 @@ void launch_attention(const DecodeAttention& a, const typename Rows::Tables& tab
   auto* memory = static_cast<uint8_t*>(a.workspace);
   const AttentionParams<Rows> params = {a, tables, head_tiles(a.group), reinterpret_cast<int*>(memory),
                                         reinterpret_cast<float*>(memory + counter_bytes(n_pairs))};
-  kernel<<<block_count(), 32 * n_warps, n_bytes, stream>>>(params);
+  kernel<<<block_count() * Rows::kResidentBlocks, 32 * n_warps, n_bytes, stream>>>(params);
   check(cudaGetLastError(), "launching attention");
 }
 

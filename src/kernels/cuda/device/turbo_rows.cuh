@@ -134,6 +134,8 @@ struct TurboRows {
   using Keys = TurboCodes<kKeyBits>;
   using Values = TurboCodes<kValueBits>;
   static constexpr int kHeadDim = kHeadDim_;
+  static constexpr int kMostWarps = kHeadDim > 128 ? 8 : 12;  // of a block
+  static constexpr int kResidentBlocks = 1;                   // of a multiprocessor
   static constexpr int kTileTokens = kPageRows;
   static constexpr int kTokenTiles = 4;
   static constexpr int kDepths = (kHeadDim + 63) / 64;  // of keys, four lanes times 16 dims each
