@@ -36,10 +36,22 @@ class Attention(ctypes.Structure):
                 [("scale", ctypes.c_float)])
 
 
+class Search(ctypes.Structure):
+    """BenchSearch of cuda_attention_bench.cpp."""
+    _fields_ = ([(name, ctypes.c_int) for name in
+                 ("n_sequences", "n_kv_heads", "group", "head_dim", "table_stride")] +
+                [(name, ctypes.c_void_p) for name in
+                 ("queries", "pages", "page_table", "n_tokens", "n_wanted", "words", "n_marked", "workspace")] +
+                [("scale", ctypes.c_float)])
+
+
 def load(path):
     library = ctypes.CDLL(path)
     library.bench_attend.restype = ctypes.c_char_p
     library.bench_attend.argtypes = [ctypes.POINTER(Attention), ctypes.c_void_p]
+    library.bench_search.restype = ctypes.c_char_p
+    library.bench_search.argtypes = [ctypes.POINTER(Search), ctypes.c_void_p]
+    library.bench_search_workspace_bytes.restype = ctypes.c_int64
     library.bench_workspace_bytes.restype = ctypes.c_int64
     library.bench_page_bytes.restype = ctypes.c_int64
     return library
@@ -84,6 +96,37 @@ class Ours:
 
     def call(self, attention):
         if trouble := self.library.bench_attend(attention, torch.cuda.current_stream().cuda_stream):
+            raise RuntimeError(trouble.decode())
+
+
+class Index:
+    """The search of the sign planes for 7.5 % of the rows: estimates, levels, marks. Bytes are planes and norms."""
+
+    def __init__(self, library, batch, n_tokens, pool):
+        self.name = "sign index"
+        head_bytes = 8 * HEAD_DIM + 128
+        n_pages = n_tokens // 64
+        self.bytes = batch * n_pages * N_KV_HEADS * head_bytes
+        n_slices = max(1, min(64, pool.numel() // self.bytes, -(-SLICE_BYTES // self.bytes)))
+        self.table = torch.randperm(batch * n_pages, device="cuda").to(torch.int32)
+        self.lengths = torch.full((batch,), n_tokens, dtype=torch.int32, device="cuda")
+        self.wanted = torch.full((batch,), n_tokens * 3 // 40, dtype=torch.int32, device="cuda")
+        self.queries = torch.randn(batch, N_KV_HEADS * GROUP, HEAD_DIM, device="cuda")
+        self.words = torch.zeros(batch, N_KV_HEADS, n_pages, dtype=torch.int64, device="cuda")
+        self.marked = torch.zeros(batch, N_KV_HEADS, dtype=torch.int32, device="cuda")
+        self.workspace = torch.zeros(library.bench_search_workspace_bytes(batch, N_KV_HEADS, GROUP, n_pages),
+                                     dtype=torch.uint8, device="cuda")
+        self.library = library
+        self.slices = [Search(batch, N_KV_HEADS, GROUP, HEAD_DIM, n_pages, self.queries.data_ptr(),
+                              pool.data_ptr() + i * self.bytes, self.table.data_ptr(), self.lengths.data_ptr(),
+                              self.wanted.data_ptr(), self.words.data_ptr(), self.marked.data_ptr(),
+                              self.workspace.data_ptr(), 1 / math.sqrt(HEAD_DIM)) for i in range(n_slices)]
+
+    def calls(self):
+        return [lambda s=s: self.call(s) for s in self.slices]
+
+    def call(self, search):
+        if trouble := self.library.bench_search(search, torch.cuda.current_stream().cuda_stream):
             raise RuntimeError(trouble.decode())
 
 
@@ -177,7 +220,7 @@ def main():
     parser.add_argument("library")
     parser.add_argument("-o", "--out", type=argparse.FileType("w"))
     parser.add_argument("--shapes", default="1x4,1x32,1x128,1x1024,8x4,8x32,8x128,32x4,32x32,32x128")
-    parser.add_argument("--formats", default="bf16,turbo4,turbo3,turbo2,turbo43")
+    parser.add_argument("--formats", default="bf16,turbo4,turbo3,turbo2,turbo43,index")
     parser.add_argument("--no-peer", action="store_true")
     parser.add_argument("--in-order", action="store_true", help="pages in the order of the tokens")
     options = parser.parse_args()
@@ -194,8 +237,8 @@ def main():
     print(f"bf16 against float32: {check_bf16(library, rows):.4f}", flush=True)
     for batch, n_tokens in shapes:
         kernels = [] if options.no_peer else [Peer(batch, n_tokens, rows)]
-        kernels += [Ours(library, batch, n_tokens, name, rows if name == "bf16" else codes,
-                         options.in_order)
+        kernels += [Index(library, batch, n_tokens, codes) if name == "index" else
+                    Ours(library, batch, n_tokens, name, rows if name == "bf16" else codes, options.in_order)
                     for name in options.formats.split(",")]
         report(list(zip(kernels, measure(kernels))), (batch, n_tokens), options.out)
 

@@ -52,7 +52,7 @@ __device__ float4 merged_output(const float* states, int64_t stride, int n, cons
                                 int dim) {
   const float* o = states + StateLayout<kHeadDim>::kOutputs + head * kHeadDim + dim;
   float4 sum = {0.0f, 0.0f, 0.0f, 0.0f};
-#pragma unroll 8
+#pragma unroll 16
   for (int i = 0; i < n; ++i) {
     const float4 x = *reinterpret_cast<const float4*>(o + i * stride);
     const float weight = weights[i * kTileHeads + head];
