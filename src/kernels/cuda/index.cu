@@ -23,7 +23,7 @@ size_t index_workspace_bytes(int n_sequences, int n_kv_heads, int group, int pag
   const size_t n_rows = n_pairs * static_cast<size_t>(page_table_stride) * kPageRowCount;
   const auto n_parts = static_cast<size_t>(parts_of(static_cast<int>(n_pairs), page_table_stride));
   return aligned(n_rows * static_cast<size_t>(group) * sizeof(int16_t)) + aligned(n_rows) +
-         n_pairs * n_parts * kTileHeads * sizeof(float2);
+         aligned(n_pairs * n_parts * kTileHeads * sizeof(float2)) + n_pairs * kLevels * sizeof(int);
 }
 
 void search_index(const IndexSearch& search, Stream stream) {
@@ -37,9 +37,12 @@ void search_index(const IndexSearch& search, Stream stream) {
   const int n_parts = parts_of(n_pairs, search.page_table_stride);
   auto* memory = static_cast<uint8_t*>(search.workspace);
   uint8_t* levels = memory + aligned(n_rows * static_cast<size_t>(search.group) * sizeof(int16_t));
+  uint8_t* sums = levels + aligned(n_rows);
+  uint8_t* counts = sums + aligned(static_cast<size_t>(n_pairs) * static_cast<size_t>(n_parts) * kTileHeads *
+                                   sizeof(float2));
   const IndexParams params = {search,
                               {n_parts, reinterpret_cast<int16_t*>(memory), levels,
-                               reinterpret_cast<float2*>(levels + aligned(n_rows))}};
+                               reinterpret_cast<float2*>(sums), reinterpret_cast<int*>(counts)}};
   const dim3 grid(static_cast<unsigned>(n_parts), static_cast<unsigned>(n_pairs));
   visit_head_dim(search.head_dim, [&](auto head_dim) {
     estimate_rows<head_dim()><<<grid, 32 * kIndexWarps, 0, stream>>>(params);

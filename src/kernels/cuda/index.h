@@ -19,7 +19,7 @@ struct IndexSearch {
   float scale;           // of scores, as 1 / sqrt(head_dim)
   RowPlane signs;  // [head_dim / 8][64] bytes a page and head: bit j of byte (g, t) is set where dim 8 g + j
                    // of token t is positive or zero
-  RowPlane norms;             // f16 [64]; data nullptr: rows of norm 1
+  RowPlane norms;  // f16 [64]; data nullptr: rows of norm 1
   const int32_t* page_table;  // [n_sequences][page_table_stride]
   int page_table_stride;
   const int32_t* n_tokens;  // [n_sequences]

@@ -2,6 +2,8 @@
 // marks.
 #pragma once
 
+#include <limits.h>
+
 #include "kernels/cuda/device/partial_state.cuh"
 #include "kernels/cuda/index.h"
 
@@ -11,6 +13,7 @@ constexpr int kIndexWarps = 8;
 constexpr int kPageRowCount = 64;
 constexpr float kEstimateUnits = 128.0f;  // of an estimate to a factor of two in probability
 constexpr int kUnitsOfLevel = 16;
+constexpr int kLevels = 256;
 constexpr int kMarkThreads = 1024;
 
 // Where a search keeps what one kernel leaves for the next; `pair` = (sequence, KV head).
@@ -18,7 +21,8 @@ struct IndexWorkspace {
   int n_parts;         // blocks that share a pair
   int16_t* estimates;  // [pairs][page_table_stride][group][64]
   uint8_t* levels;     // [pairs][page_table_stride][64]
-  float2* sums;  // [pairs][n_parts][kTileHeads]: largest estimate in octaves, sum of 2^(estimate - largest)
+  float2* sums;        // [pairs][n_parts][kTileHeads] of probabilities (OctaveSum)
+  int* counts;         // [pairs][kLevels] rows of each level
 };
 
 struct IndexParams {
@@ -30,50 +34,55 @@ __device__ __forceinline__ int pages_of(const IndexSearch& search, int pair) {
   return search.n_tokens[pair / search.n_kv_heads] / kPageRowCount;
 }
 
-// Signs of dims j and j + 4 of eight, as 1 or -1 in f16. bits: those of the eight dims lie from `shift` on.
-__device__ __forceinline__ uint32_t sign_pair(uint32_t bits, int shift) {
-  // The product puts bit 0 at 15 and bit 4 at 31; the rest is masked.
-  return (((bits >> shift & 0x11u) * 0x08008000u) & 0x80008000u) ^ 0xbc00bc00u;
+// Bit j of bytes 1 and 3 as 1 or -1 in f16.
+__device__ __forceinline__ uint32_t sign_pair(uint32_t bytes, int j) {
+  return (bytes << (7 - j) & 0x80008000u) ^ 0xbc00bc00u;
 }
 
-// Signs are the left factor of a product on the tensor cores, in the order of turbo_rows.cuh: lane 4 g + c
-// takes eight tokens, and of every 32 dims the eight from 8 c on.
+// Signs are the left factor of a product on the tensor cores, with depth permuted as in turbo_rows.cuh: lane
+// 4 g + c takes eight tokens, and of every 64 dims the eight from 8 c and the eight from 32 + 8 c on; a
+// register holds dim j of either.
 template <int kHeadDim>
 struct SignTile {
   static constexpr int kBytes = kHeadDim / 8;
-  static constexpr int kDepths = (kBytes + 3) / 4;
-  static constexpr int kSteps = 2 * kDepths;
+  static constexpr int kDepths = (kBytes + 7) / 8;
+  static constexpr int kSteps = 4 * kDepths;
 
   static __device__ int token(int tile, int half, int g) {
     return 16 * (g / 2) + 4 * (g % 2) + 8 * (tile / 2) + 2 * (tile % 2) + half;
   }
   static __device__ int query_dim(int step, int c, int e) {
-    return 8 * (step / 2 * 4 + c) + step % 2 * 2 + e / 2 + 4 * (e % 2);
+    return 64 * (step / 4) + 32 * (e % 2) + 8 * c + 2 * (step % 4) + e / 2;
+  }
+
+  // Four tokens from the first on; dims that a head does not have: any bits.
+  static __device__ uint32_t load(const uint8_t* signs, int byte, int token) {
+    return byte < kBytes ? *reinterpret_cast<const uint32_t*>(signs + byte * kPageRowCount + token) : 0;
   }
 
   static __device__ void score(const uint8_t* signs, const uint32_t (&q)[kSteps][2], float (&s)[4][4]) {
     const int g = lane_index() / 4;
     const int c = lane_index() % 4;
-    uint32_t words[kDepths][2];
+    uint32_t words[kDepths][2][2];  // [depth][eight][half of the tokens]
 #pragma unroll
-    for (int depth = 0; depth < kDepths; ++depth) {
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const int at = (4 * depth + c) * kPageRowCount + token(2 * h, 0, g);
-        words[depth][h] = 4 * depth + c < kBytes ? *reinterpret_cast<const uint32_t*>(signs + at) : 0;
-      }
+    for (int i = 0; i < 4 * kDepths; ++i) {
+      words[i / 4][i / 2 % 2][i % 2] =
+          load(signs, 8 * (i / 4) + 4 * (i / 2 % 2) + c, token(2 * (i % 2), 0, g));
     }
 #pragma unroll
     for (int depth = 0; depth < kDepths; ++depth) {
 #pragma unroll
       for (int tile = 0; tile < 4; ++tile) {
-        const uint32_t bits = words[depth][tile / 2];
-        const int first = 16 * (tile % 2);
+        const uint32_t first = words[depth][0][tile / 2];
+        const uint32_t second = words[depth][1][tile / 2];
+        // The tile's two tokens: bytes 1 and 3 of a register each.
+        const uint32_t even = __byte_perm(first, second, tile % 2 == 0 ? 0x4400 : 0x6622);
+        const uint32_t odd = __byte_perm(first, second, tile % 2 == 0 ? 0x5511 : 0x7733);
 #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          const uint32_t a[4] = {sign_pair(bits, first + 2 * i), sign_pair(bits, first + 8 + 2 * i),
-                                 sign_pair(bits, first + 2 * i + 1), sign_pair(bits, first + 9 + 2 * i)};
-          multiply_add(__half{}, s[tile], a, q[2 * depth + i]);
+        for (int step = 0; step < 4; ++step) {
+          const uint32_t a[4] = {sign_pair(even, 2 * step), sign_pair(odd, 2 * step),
+                                 sign_pair(even, 2 * step + 1), sign_pair(odd, 2 * step + 1)};
+          multiply_add(__half{}, s[tile], a, q[4 * depth + step]);
         }
       }
     }
@@ -113,17 +122,28 @@ __device__ float2 load_index_queries(const IndexSearch& search, int pair,
   return {__shfl_sync(kAllLanes, up, 8 * c), __shfl_sync(kAllLanes, up, 8 * c + 4)};
 }
 
-// Largest and sum of 2^(x - largest), of what was seen.
+__device__ __forceinline__ int16_t estimate_of(float octaves) {
+  return (int16_t)__float2int_rn(fminf(fmaxf(octaves * kEstimateUnits, -32768.0f), 32767.0f));
+}
+
+// Sum of 2^x of what was seen, as a number near the largest x and the sum of 2^(x - that).
 struct OctaveSum {
   float top = -INFINITY;
   float sum = 0.0f;
 
-  __device__ void add(float x) {
-    if (x > top) {
-      sum *= power_of_two(top - x);
-      top = x;
+  // x [n]; the largest is raised only where something is well above it.
+  template <int n>
+  __device__ void add(const float (&x)[n]) {
+    float highest = x[0];
+#pragma unroll
+    for (int i = 1; i < n; ++i) highest = fmaxf(highest, x[i]);
+    if (highest > top + 8.0f) {
+      sum *= power_of_two(top - highest);
+      top = highest;
     }
-    sum += power_of_two(x - top);
+    const float offset = top == -INFINITY ? 0.0f : top;
+#pragma unroll
+    for (int i = 0; i < n; ++i) sum += power_of_two(x[i] - offset);
   }
   __device__ void add(float other_top, float other_sum) {
     const float highest = fmaxf(top, other_top);
@@ -145,6 +165,7 @@ __global__ void __launch_bounds__(32 * kIndexWarps)
   const int g = lane_index() / 4;
   const int c = lane_index() % 4;
   const int n_pages = pages_of(search, pair);
+  if (blockIdx.x == 0 && threadIdx.x < kLevels) params.work.counts[pair * kLevels + threadIdx.x] = 0;
   uint32_t q[SignTile<kHeadDim>::kSteps][2];
   const float2 scale = load_index_queries<kHeadDim>(search, pair, q);
   OctaveSum seen[2];
@@ -159,17 +180,37 @@ __global__ void __launch_bounds__(32 * kIndexWarps)
     SignTile<kHeadDim>::score(signs, q, s);
     int16_t* to = params.work.estimates +
                   ((int64_t)pair * search.page_table_stride + page) * search.group * kPageRowCount;
+    float octaves[2][8];  // [head][token]
 #pragma unroll
-    for (int i = 0; i < 16; ++i) {
-      const int token = SignTile<kHeadDim>::token(i / 4, i % 4 / 2, g);
-      const float norm =
-          search.norms.data == nullptr ? 1.0f : __half2float(reinterpret_cast<const __half*>(norms)[token]);
-      const float octaves = s[i / 4][i % 4] * norm * (i % 2 == 0 ? scale.x : scale.y);
-      const int head = 2 * c + i % 2;
-      const float units = fminf(fmaxf(octaves * kEstimateUnits, -32768.0f), 32767.0f);
-      if (head < search.group) to[head * kPageRowCount + token] = (int16_t)__float2int_rn(units);
-      if (page * kPageRowCount + token >= search.first_token) seen[i % 2].add(octaves);
+    for (int h = 0; h < 2; ++h) {
+      const int token = SignTile<kHeadDim>::token(2 * h, 0, g);
+      const uint2 bits = search.norms.data == nullptr ? uint2{0x3c003c00u, 0x3c003c00u}
+                                                      : *reinterpret_cast<const uint2*>(norms + 2 * token);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const uint32_t pair_of_norms = i < 2 ? bits.x : bits.y;
+        const float norm = __half2float(__ushort_as_half((uint16_t)(pair_of_norms >> (i % 2 * 16))));
+        octaves[0][4 * h + i] = s[2 * h + i / 2][2 * (i % 2)] * norm * scale.x;
+        octaves[1][4 * h + i] = s[2 * h + i / 2][2 * (i % 2) + 1] * norm * scale.y;
+      }
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const float* four = octaves[i] + 4 * h;
+        const short4 units = {estimate_of(four[0]), estimate_of(four[1]), estimate_of(four[2]),
+                              estimate_of(four[3])};
+        if (2 * c + i < search.group)
+          *reinterpret_cast<short4*>(to + (2 * c + i) * kPageRowCount + token) = units;
+      }
     }
+    if (page * kPageRowCount < search.first_token) {
+#pragma unroll
+      for (int i = 0; i < 16; ++i) {
+        const int token = page * kPageRowCount + SignTile<kHeadDim>::token(2 * (i / 4 % 2), 0, g) + i % 4;
+        if (token < search.first_token) octaves[i / 8][i % 8] = -INFINITY;
+      }
+    }
+    seen[0].add(octaves[0]);
+    seen[1].add(octaves[1]);
   }
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
@@ -189,11 +230,13 @@ __global__ void __launch_bounds__(32 * kIndexWarps)
   }
 }
 
-// Block (part, pair): levels of two neighbouring rows a thread.
+// Block (part, pair): levels of two neighbouring rows a thread, and how many rows have each.
 __global__ void __launch_bounds__(32 * kIndexWarps) level_rows(const __grid_constant__ IndexParams params) {
   __shared__ int offsets[kTileHeads];
+  __shared__ int counts[kLevels];
   const IndexSearch& search = params.search;
   const int pair = (int)blockIdx.y;
+  counts[threadIdx.x] = 0;
   if (warp_index() < search.group) {  // a warp a head
     OctaveSum all;
     for (int part = lane_index(); part < params.work.n_parts; part += 32) {
@@ -227,9 +270,14 @@ __global__ void __launch_bounds__(32 * kIndexWarps) level_rows(const __grid_cons
     levels.x = row < search.first_token ? 0 : (uint8_t)max(0, min(255, (best[0] >> 4) + 255));
     levels.y = row + 1 < search.first_token ? 0 : (uint8_t)max(0, min(255, (best[1] >> 4) + 255));
     *reinterpret_cast<uchar2*>(params.work.levels + page * kPageRowCount + row % kPageRowCount) = levels;
+    atomicAdd(&counts[levels.x], 1);
+    atomicAdd(&counts[levels.y], 1);
   }
+  __syncthreads();
+  const int n = counts[threadIdx.x];
+  if (n > 0) atomicAdd(&params.work.counts[pair * kLevels + threadIdx.x], n);
 }
-static_assert(kUnitsOfLevel == 1 << 4);
+static_assert(kUnitsOfLevel == 1 << 4 && kLevels == 32 * kIndexWarps);
 
 // Which of 64 levels are at least `level` (1..255).
 __device__ __forceinline__ uint64_t rows_at_least(const uint8_t* levels, int level) {
@@ -247,6 +295,18 @@ __device__ __forceinline__ uint64_t rows_at_least(const uint8_t* levels, int lev
     }
   }
   return rows;
+}
+
+__device__ __forceinline__ int count_equal(const uint8_t* levels, int level) {
+  const uint32_t wanted = (uint32_t)(level & 255) * 0x01010101u;
+  int n = 0;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const uint4 sixteen = reinterpret_cast<const uint4*>(levels)[i];
+    n += __popc(__vcmpeq4(sixteen.x, wanted)) + __popc(__vcmpeq4(sixteen.y, wanted)) +
+         __popc(__vcmpeq4(sixteen.z, wanted)) + __popc(__vcmpeq4(sixteen.w, wanted));
+  }
+  return n / 8;  // bits a byte
 }
 
 __device__ inline int sum_of_block(int n) {
@@ -274,42 +334,46 @@ __device__ inline int sum_of_later_threads(int n) {
   return later - n + of_later_warps;
 }
 
-// A block a pair; each thread has pages that follow one another. Eight counts find the level.
+// Where rows stop to be marked: all above `level`, and of those at it so many.
+struct MarkLimit {
+  int level;
+  int n_at_level;
+};
+
+// The first 256 threads hold a level each.
+__device__ inline MarkLimit find_limit(const int* counts, int n_wanted) {
+  __shared__ MarkLimit limit;
+  const int level = (int)threadIdx.x;
+  if (level == 0) limit = {1, INT_MAX};  // fewer rows than wanted
+  const int n = level > 0 && level < kLevels ? counts[level] : 0;
+  const int n_above = sum_of_later_threads(n);
+  if (level < kLevels && n_above < n_wanted && n_above + n >= n_wanted) limit = {level, n_wanted - n_above};
+  if (n_wanted <= 0 && level == 0) limit = {kLevels, 0};
+  __syncthreads();
+  return limit;
+}
+
+// A block a pair; each thread has pages that follow one another.
 __global__ void __launch_bounds__(kMarkThreads) mark_rows(const __grid_constant__ IndexParams params) {
   const IndexSearch& search = params.search;
   const int pair = (int)blockIdx.x;
-  const int n_wanted = search.n_wanted[pair / search.n_kv_heads];
+  const MarkLimit limit =
+      find_limit(params.work.counts + pair * kLevels, search.n_wanted[pair / search.n_kv_heads]);
   const int n_pages = pages_of(search, pair);
   const int each = (n_pages + kMarkThreads - 1) / kMarkThreads;
   const int first = min((int)threadIdx.x * each, n_pages);
   const int end = min(first + each, n_pages);
   const int64_t row = (int64_t)pair * search.page_table_stride;
   const uint8_t* levels = params.work.levels + row * kPageRowCount;
-  const auto count = [&](int level) {
-    int n = 0;
-    for (int page = first; page < end; ++page)
-      n += __popcll(rows_at_least(levels + page * kPageRowCount, level));
-    return n;
-  };
-  int least = 1;    // count of rows at this level or above it: enough, or all there are
-  int above = 256;  // too few, or none needed
-  int n_above = 0;
-  while (above - least > 1) {
-    const int middle = (least + above) / 2;
-    const int n = sum_of_block(count(middle));
-    if (n >= n_wanted) {
-      least = middle;
-    } else {
-      above = middle;
-      n_above = n;
-    }
-  }
-  const int n_equal = count(least) - (above > 255 ? 0 : count(above));
-  int left = max(0, n_wanted - n_above - sum_of_later_threads(n_equal));
+  int n_equal = 0;
+  for (int page = first; page < end; ++page)
+    n_equal += count_equal(levels + page * kPageRowCount, limit.level);
+  int left = max(0, limit.n_at_level - sum_of_later_threads(n_equal));
   int n_marked = 0;
   for (int page = end - 1; page >= first; --page) {
-    const uint64_t sure = above > 255 ? 0 : rows_at_least(levels + page * kPageRowCount, above);
-    uint64_t equal = rows_at_least(levels + page * kPageRowCount, least) & ~sure;
+    const uint8_t* of_page = levels + page * kPageRowCount;
+    const uint64_t sure = limit.level >= kLevels - 1 ? 0 : rows_at_least(of_page, limit.level + 1);
+    uint64_t equal = limit.level >= kLevels ? 0 : rows_at_least(of_page, limit.level) & ~sure;
     int n = __popcll(equal);
     for (; n > left; --n) equal &= equal - 1;  // the oldest go
     left -= n;
