@@ -9,6 +9,7 @@
 #include "cuda/device_test.h"
 #include "format/lloyd_max.h"
 #include "format/turbo_panel.h"
+#include "kernels/cuda/check.cuh"
 #include "property/random.h"
 #include "property/reference.h"
 
@@ -34,7 +35,7 @@ struct PageFormat {
   // rows [64][head_dim]; the first n are tokens.
   std::function<void(const float*rows, int n, uint8_t*page)> put_keys, put_values;
   std::function<void(const uint8_t*page, int row, float*out)> get_key, get_value;
-  std::function<void(const cuda::DecodeAttention&)> attend;
+  std::function<void(const cuda::DecodeAttention&, cuda::Stream)> attend;
 };
 
 // A batch of sequences in pages of random order. Bytes that no row has been written to are all ones: NaN.
@@ -91,41 +92,50 @@ struct Result {
   std::vector<float> log_sums;
 };
 
-Result run(const Shape& shape, const PageFormat& format, const Batch& batch, int n_launches = 1) {
-  const int n_sequences = static_cast<int>(shape.lengths.size());
-  const size_t n_heads = shape.lengths.size() * static_cast<size_t>(shape.n_heads());
-  const DeviceBuffer pages = on_device(batch.bytes);
-  const DeviceBuffer table = on_device(batch.table);
-  const DeviceBuffer lengths = on_device(std::vector<int32_t>(shape.lengths.begin(), shape.lengths.end()));
-  const DeviceBuffer queries = on_device(batch.queries);
-  DeviceBuffer out(n_heads * static_cast<size_t>(shape.head_dim) * sizeof(float));
-  DeviceBuffer log_sums(n_heads * sizeof(float));
-  DeviceBuffer workspace(
-      cuda::workspace_bytes(n_sequences, shape.n_kv_heads, shape.group, shape.head_dim, cuda::block_count()));
-  out.fill(0xff);
-  log_sums.fill(0xff);
-  workspace.fill(0);
-  const auto page_bytes = static_cast<int64_t>(batch.page_bytes);
-  const auto head_bytes = static_cast<int64_t>(batch.head_bytes);
-  for (int i = 0; i < n_launches; ++i) {
-    format.attend({n_sequences,
-                   shape.n_kv_heads,
-                   shape.group,
-                   shape.head_dim,
-                   queries.as<float>(),
-                   1.0f / std::sqrt(static_cast<float>(shape.head_dim)),
-                   {pages.as<uint8_t>(), page_bytes, head_bytes},
-                   {pages.as<uint8_t>() + format.key_bytes, page_bytes, head_bytes},
-                   table.as<int32_t>(),
-                   batch.stride,
-                   lengths.as<int32_t>(),
-                   shape.first_token,
-                   out.as<float>(),
-                   log_sums.as<float>(),
-                   workspace.as<void>()});
+// A batch on the device, and where its results go.
+struct DeviceBatch {
+  DeviceBatch(const Shape& shape, const PageFormat& format, const Batch& batch)
+      : pages(on_device(batch.bytes)),
+        table(on_device(batch.table)),
+        lengths(on_device(std::vector<int32_t>(shape.lengths.begin(), shape.lengths.end()))),
+        queries(on_device(batch.queries)),
+        out(batch.queries.size() * sizeof(float)),
+        log_sums(batch.queries.size() / static_cast<size_t>(shape.head_dim) * sizeof(float)),
+        workspace(cuda::workspace_bytes(static_cast<int>(shape.lengths.size()), shape.n_kv_heads, shape.group,
+                                        shape.head_dim, cuda::block_count())) {
+    out.fill(0xff);
+    log_sums.fill(0xff);
+    workspace.fill(0);
+    const auto page_bytes = static_cast<int64_t>(batch.page_bytes);
+    const auto head_bytes = static_cast<int64_t>(batch.head_bytes);
+    attention = {static_cast<int>(shape.lengths.size()),
+                 shape.n_kv_heads,
+                 shape.group,
+                 shape.head_dim,
+                 queries.as<float>(),
+                 1.0f / std::sqrt(static_cast<float>(shape.head_dim)),
+                 {pages.as<uint8_t>(), page_bytes, head_bytes},
+                 {pages.as<uint8_t>() + format.key_bytes, page_bytes, head_bytes},
+                 table.as<int32_t>(),
+                 batch.stride,
+                 lengths.as<int32_t>(),
+                 shape.first_token,
+                 out.as<float>(),
+                 log_sums.as<float>(),
+                 workspace.as<void>()};
+    cuda::wait_for(nullptr);
   }
+  Result result() const { return {on_host<float>(out), on_host<float>(log_sums)}; }
+
+  DeviceBuffer pages, table, lengths, queries, out, log_sums, workspace;
+  cuda::DecodeAttention attention;
+};
+
+Result run(const Shape& shape, const PageFormat& format, const Batch& batch, int n_launches = 1) {
+  const DeviceBatch device(shape, format, batch);
+  for (int i = 0; i < n_launches; ++i) format.attend(device.attention, nullptr);
   cuda::wait_for(nullptr);
-  return {on_host<float>(out), on_host<float>(log_sums)};
+  return device.result();
 }
 
 // Relative error of the output and error of the logarithm, for every head.
@@ -181,8 +191,8 @@ PageFormat exact_format(Format format, int head_dim) {
     for (int d = 0; d < head_dim; ++d) out[d] = from(numbers[d]);
   };
   const size_t n_bytes = static_cast<size_t>(128 * head_dim);
-  return {n_bytes, n_bytes, put, put, get, get, [=](const cuda::DecodeAttention& a) {
-            cuda::attend_exact(a, format, nullptr);
+  return {n_bytes, n_bytes, put, put, get, get, [=](const cuda::DecodeAttention& a, cuda::Stream stream) {
+            cuda::attend_exact(a, format, stream);
           }};
 }
 
@@ -211,7 +221,9 @@ PageFormat turbo_format(int head_dim) {
           [=](const uint8_t* page, int row, float* out) {
             Values::decode_value_row(page, head_dim, row, value_book, out);
           },
-          [=](const cuda::DecodeAttention& a) { cuda::attend_turbo(a, kKeyBits, kValueBits, nullptr); }};
+          [=](const cuda::DecodeAttention& a, cuda::Stream stream) {
+            cuda::attend_turbo(a, kKeyBits, kValueBits, stream);
+          }};
 }
 
 void check(const Shape& shape, const PageFormat& format, double tolerance, int n_launches = 1) {
@@ -301,6 +313,47 @@ TEST_F(CudaAttention, TwoPartsMergeToTheWhole) {
                         64, nullptr);
   cuda::wait_for(nullptr);
   expect_close(whole, format, batch, {on_host<float>(out), on_host<float>(sums)}, kF16);
+}
+
+// One captured launch, replayed while sequences grow.
+class Graph {
+ public:
+  explicit Graph(const std::function<void(cuda::Stream)>& launch) {
+    cuda::check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
+    cudaGraph_t graph = nullptr;
+    cuda::check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeGlobal), "capturing");
+    launch(stream_);
+    cuda::check(cudaStreamEndCapture(stream_, &graph), "capturing");
+    cuda::check(cudaGraphInstantiate(&graph_, graph, 0), "making a graph");
+    cuda::check(cudaGraphDestroy(graph), "making a graph");
+  }
+  ~Graph() {
+    cudaGraphExecDestroy(graph_);
+    cudaStreamDestroy(stream_);
+  }
+  void replay() {
+    cuda::check(cudaGraphLaunch(graph_, stream_), "replaying");
+    cuda::wait_for(stream_);
+  }
+
+ private:
+  cuda::Stream stream_ = nullptr;
+  cudaGraphExec_t graph_ = nullptr;
+};
+
+TEST_F(CudaAttention, ACapturedGraphStaysValidAsSequencesGrow) {
+  for (const PageFormat& format : {exact_format(Format::kBF16, 128), turbo_format<4, 4>(128)}) {
+    Shape shape = {{6400, 1280, 64}, 2, 4, 128};
+    const Batch batch(shape, format, 13);
+    DeviceBatch device(shape, format, batch);
+    Graph graph([&](cuda::Stream stream) { format.attend(device.attention, stream); });
+    for (const std::vector<int>& lengths : {std::vector<int>{1, 0, 64}, {700, 64, 0}, {6400, 1279, 33}}) {
+      shape.lengths = lengths;
+      device.lengths.write(lengths.data(), lengths.size() * sizeof(int32_t));
+      graph.replay();
+      expect_close(shape, format, batch, device.result(), kBF16);
+    }
+  }
 }
 
 TEST_F(CudaAttention, ASizeWithoutKernelIsRefusedInASentence) {
