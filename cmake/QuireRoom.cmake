@@ -2,11 +2,12 @@
 
 add_library(quire_settings INTERFACE)
 target_include_directories(quire_settings INTERFACE ${CMAKE_SOURCE_DIR}/src)
-target_compile_options(quire_settings INTERFACE -Wall -Wextra -Wshadow -Wno-psabi)
+target_compile_options(quire_settings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wshadow;-Wno-psabi>)
 option(QUIRE_WERROR "Turn warnings into errors" OFF)
 if(QUIRE_WERROR)
   # The sanitizers' own code makes GCC see uses of values before they are set (its manual, -fsanitize).
-  target_compile_options(quire_settings INTERFACE -Werror $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+  target_compile_options(quire_settings INTERFACE
+    $<$<COMPILE_LANGUAGE:CXX>:-Werror;$<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>>)
 endif()
 if(QUIRE_SANITIZE)
   target_compile_options(quire_settings INTERFACE -fsanitize=${QUIRE_SANITIZE} -fno-omit-frame-pointer -O1)

@@ -6,7 +6,9 @@
 #include <stdint.h>
 #include <string.h>
 
+#ifndef QUIRE_INLINE  // kernels/cuda/device/host_device.cuh says more
 #define QUIRE_INLINE static inline __attribute__((always_inline))
+#endif
 
 namespace quire {
 

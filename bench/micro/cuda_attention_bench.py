@@ -1,0 +1,247 @@
+#!/usr/bin/env python3
+"""Decode attention on a GPU: our kernels beside torch's dense attention, in one process, taking turns.
+
+usage: cuda_attention_bench.py LIBRARY [-o FILE.jsonl] [--shapes 1x128,32x32] [--formats bf16,turbo4] [--no-peer]
+
+LIBRARY is libcuda_attention_bench.so of the cuda build; the peer is scaled_dot_product_attention of torch, cuDNN's
+kernel, with enable_gqa. Shapes are batch x thousands (1024) of tokens, of a layer of Llama-3.1-8B: 32 query heads, 8 KV
+heads of 128. Data is N(0, 1), pages lie in random order. Each kernel is captured in a CUDA graph of calls over slices of
+2 GiB or more of bf16 rows (ours over as many bytes of its own, at most 64 slices), so that nothing stays in the cache;
+graphs take turns, and the median of 50 replays over the calls of one is the time. Bytes are those of keys and values."""
+
+import argparse
+import ctypes
+import json
+import math
+import statistics
+
+import torch
+import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+N_KV_HEADS, GROUP, HEAD_DIM = 8, 4, 128
+READ_CEILING = 4.59e12  # bytes a second of an H200, measured by the bulk copy engine
+FORMATS = {"bf16": (16, 16), "turbo4": (4, 4), "turbo3": (3, 3), "turbo2": (2, 2), "turbo43": (4, 3), "turbo32": (3, 2)}
+SLICE_BYTES = 2 << 30
+REPLAYS = 50
+
+
+class Attention(ctypes.Structure):
+    """BenchAttention of cuda_attention_bench.cpp."""
+    _fields_ = ([(name, ctypes.c_int) for name in
+                 ("n_sequences", "n_kv_heads", "group", "head_dim", "table_stride", "key_bits", "value_bits")] +
+                [("queries", ctypes.c_void_p), ("pages", ctypes.c_void_p), ("key_bytes", ctypes.c_int64),
+                 ("value_bytes", ctypes.c_int64)] +
+                [(name, ctypes.c_void_p) for name in ("page_table", "n_tokens", "out", "log_sums", "workspace")] +
+                [("scale", ctypes.c_float)])
+
+
+class Search(ctypes.Structure):
+    """BenchSearch of cuda_attention_bench.cpp."""
+    _fields_ = ([(name, ctypes.c_int) for name in
+                 ("n_sequences", "n_kv_heads", "group", "head_dim", "table_stride")] +
+                [(name, ctypes.c_void_p) for name in
+                 ("queries", "pages", "page_table", "n_tokens", "n_wanted", "words", "n_marked", "workspace")] +
+                [("scale", ctypes.c_float)])
+
+
+def load(path):
+    library = ctypes.CDLL(path)
+    library.bench_attend.restype = ctypes.c_char_p
+    library.bench_attend.argtypes = [ctypes.POINTER(Attention), ctypes.c_void_p]
+    library.bench_search.restype = ctypes.c_char_p
+    library.bench_search.argtypes = [ctypes.POINTER(Search), ctypes.c_void_p]
+    library.bench_search_workspace_bytes.restype = ctypes.c_int64
+    library.bench_workspace_bytes.restype = ctypes.c_int64
+    library.bench_page_bytes.restype = ctypes.c_int64
+    return library
+
+
+def random_codes(memory):
+    """Any bits are codes; norms at random places of these bits would not be, so the bytes of f16 infinities go."""
+    for part in memory.split(1 << 28):
+        part.random_(0, 256)
+        part.bitwise_and_(0x3b)  # no byte pair is an infinity, a NaN or negative as f16
+
+
+class Ours:
+    """One format at one shape: graphs of launches over slices of pages of its own."""
+
+    def __init__(self, library, batch, n_tokens, name, pool, in_order=False):
+        self.name = name
+        key_bits, value_bits = FORMATS[name]
+        key_bytes = library.bench_page_bytes(key_bits, HEAD_DIM)
+        value_bytes = library.bench_page_bytes(value_bits, HEAD_DIM)
+        pages_each = (n_tokens + 63) // 64
+        self.bytes = batch * pages_each * N_KV_HEADS * (key_bytes + value_bytes)
+        n_slices = max(1, min(64, pool.numel() // self.bytes, -(-SLICE_BYTES // self.bytes)))
+        order = torch.arange if in_order else torch.randperm
+        self.table = order(batch * pages_each, device="cuda").to(torch.int32)
+        self.lengths = torch.full((batch,), n_tokens, dtype=torch.int32, device="cuda")
+        n_heads = N_KV_HEADS * GROUP
+        self.queries = torch.randn(batch, n_heads, HEAD_DIM, device="cuda")
+        self.out = torch.full((batch, n_heads, HEAD_DIM), math.nan, device="cuda")
+        self.sums = torch.empty(batch, n_heads, device="cuda")
+        self.workspace = torch.zeros(library.bench_workspace_bytes(batch, N_KV_HEADS, GROUP, HEAD_DIM),
+                                     dtype=torch.uint8, device="cuda")
+        self.library = library
+        self.slices = [Attention(batch, N_KV_HEADS, GROUP, HEAD_DIM, pages_each, key_bits, value_bits,
+                                 self.queries.data_ptr(), pool.data_ptr() + i * self.bytes, key_bytes, value_bytes,
+                                 self.table.data_ptr(), self.lengths.data_ptr(), self.out.data_ptr(),
+                                 self.sums.data_ptr(), self.workspace.data_ptr(), 1 / math.sqrt(HEAD_DIM))
+                       for i in range(n_slices)]
+
+    def calls(self):
+        return [lambda s=s: self.call(s) for s in self.slices]
+
+    def call(self, attention):
+        if trouble := self.library.bench_attend(attention, torch.cuda.current_stream().cuda_stream):
+            raise RuntimeError(trouble.decode())
+
+
+class Index:
+    """The search of the sign planes for 7.5 % of the rows: estimates, levels, marks. Bytes are planes and norms."""
+
+    def __init__(self, library, batch, n_tokens, pool):
+        self.name = "sign index"
+        head_bytes = 8 * HEAD_DIM + 128
+        n_pages = n_tokens // 64
+        self.bytes = batch * n_pages * N_KV_HEADS * head_bytes
+        n_slices = max(1, min(64, pool.numel() // self.bytes, -(-SLICE_BYTES // self.bytes)))
+        self.table = torch.randperm(batch * n_pages, device="cuda").to(torch.int32)
+        self.lengths = torch.full((batch,), n_tokens, dtype=torch.int32, device="cuda")
+        self.wanted = torch.full((batch,), n_tokens * 3 // 40, dtype=torch.int32, device="cuda")
+        self.queries = torch.randn(batch, N_KV_HEADS * GROUP, HEAD_DIM, device="cuda")
+        self.words = torch.zeros(batch, N_KV_HEADS, n_pages, dtype=torch.int64, device="cuda")
+        self.marked = torch.zeros(batch, N_KV_HEADS, dtype=torch.int32, device="cuda")
+        self.workspace = torch.zeros(library.bench_search_workspace_bytes(batch, N_KV_HEADS, GROUP, n_pages),
+                                     dtype=torch.uint8, device="cuda")
+        self.library = library
+        self.slices = [Search(batch, N_KV_HEADS, GROUP, HEAD_DIM, n_pages, self.queries.data_ptr(),
+                              pool.data_ptr() + i * self.bytes, self.table.data_ptr(), self.lengths.data_ptr(),
+                              self.wanted.data_ptr(), self.words.data_ptr(), self.marked.data_ptr(),
+                              self.workspace.data_ptr(), 1 / math.sqrt(HEAD_DIM)) for i in range(n_slices)]
+
+    def calls(self):
+        return [lambda s=s: self.call(s) for s in self.slices]
+
+    def call(self, search):
+        if trouble := self.library.bench_search(search, torch.cuda.current_stream().cuda_stream):
+            raise RuntimeError(trouble.decode())
+
+
+class Peer:
+    """torch's cuDNN attention over contiguous rows, [batch, KV heads, tokens, dims]."""
+
+    def __init__(self, batch, n_tokens, pool):
+        self.name = "SDPA cuDNN bf16"
+        n = batch * N_KV_HEADS * n_tokens * HEAD_DIM
+        self.bytes = 4 * n
+        rows = pool.view(torch.bfloat16)
+        n_slices = max(1, min(64, rows.numel() // (2 * n), -(-SLICE_BYTES // self.bytes)))
+        shape = (batch, N_KV_HEADS, n_tokens, HEAD_DIM)
+        self.q = torch.randn(batch, N_KV_HEADS * GROUP, 1, HEAD_DIM, device="cuda", dtype=torch.bfloat16)
+        self.slices = [(rows[2 * i * n:(2 * i + 1) * n].view(shape), rows[(2 * i + 1) * n:(2 * i + 2) * n].view(shape))
+                       for i in range(n_slices)]
+
+    def calls(self):
+        return [lambda k=k, v=v: self.call(k, v) for k, v in self.slices]
+
+    def call(self, k, v):
+        with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+            return F.scaled_dot_product_attention(self.q, k, v, enable_gqa=True)
+
+
+class Graph:
+    def __init__(self, kernel):
+        self.kernel = kernel
+        calls = kernel.calls()
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(2):
+                calls[0]()
+        torch.cuda.current_stream().wait_stream(stream)
+        torch.cuda.synchronize()
+        self.n_calls = len(calls)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=stream):
+            self.kept = [call() for call in calls]
+        self.times = []
+
+    def replay(self, keep):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        self.graph.replay()
+        end.record()
+        end.synchronize()
+        if keep:
+            self.times.append(begin.elapsed_time(end) * 1e3 / self.n_calls)
+
+
+def measure(kernels):
+    """Median microseconds of a call of each, replayed in turn."""
+    graphs = [Graph(kernel) for kernel in kernels]
+    for i in range(REPLAYS + 3):
+        for graph in graphs:
+            graph.replay(i >= 3)
+        if sum(graph.times[-1] * graph.n_calls for graph in graphs if graph.times) > 4e5 and i > 12:
+            break
+    return [statistics.median(graph.times) for graph in graphs]
+
+
+def check_bf16(library, pool):
+    """Relative error against float32 over the same rows."""
+    ours = Ours(library, 2, 4096, "bf16", pool)
+    ours.call(ours.slices[0])
+    pages = pool[:ours.bytes].view(torch.bfloat16).view(-1, N_KV_HEADS, 2, 64, HEAD_DIM)[ours.table.long()].float()
+    k, v = (pages[:, :, side].view(2, 64, N_KV_HEADS, 64, HEAD_DIM).transpose(1, 2).reshape(2, N_KV_HEADS, 4096, HEAD_DIM)
+            for side in (0, 1))
+    q = ours.queries.view(2, N_KV_HEADS, GROUP, HEAD_DIM)
+    p = torch.softmax(q @ k.transpose(-1, -2) / math.sqrt(HEAD_DIM), -1)
+    wanted = (p @ v).reshape(ours.out.shape)
+    return float((ours.out - wanted).norm() / wanted.norm())
+
+
+def report(results, shape, out):
+    base = results[0][1]
+    for kernel, us in results:
+        rate = kernel.bytes / us * 1e6
+        row = {"kernel": kernel.name, "batch": shape[0], "tokens": shape[1], "us": round(us, 2), "bytes": kernel.bytes,
+               "GBs": round(rate / 1e9), "share": round(rate / READ_CEILING, 3), "times": round(base / us, 3)}
+        print(f"{row['kernel']:<16} {shape[0]:>3} x {shape[1] // 1024:>4}K {us:>9.1f} us {row['GBs']:>6} GB/s "
+              f"{100 * row['share']:>5.1f} %  {row['times']:>6.2f} x", flush=True)
+        if out:
+            out.write(json.dumps(row) + "\n")
+
+
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument("library")
+    parser.add_argument("-o", "--out", type=argparse.FileType("w"))
+    parser.add_argument("--shapes", default="1x4,1x32,1x128,1x1024,8x4,8x32,8x128,32x4,32x32,32x128")
+    parser.add_argument("--formats", default="bf16,turbo4,turbo3,turbo2,turbo43,index")
+    parser.add_argument("--no-peer", action="store_true")
+    parser.add_argument("--in-order", action="store_true", help="pages in the order of the tokens")
+    options = parser.parse_args()
+    library = load(options.library)
+    shapes = [tuple(int(x) for x in shape.split("x")) for shape in options.shapes.split(",")]
+    shapes = [(batch, 1024 * thousands) for batch, thousands in shapes]
+    n_bytes = max(max(4 * batch * n * N_KV_HEADS * HEAD_DIM for batch, n in shapes), SLICE_BYTES + (1 << 28))
+    rows = torch.empty(n_bytes // 2, dtype=torch.bfloat16, device="cuda")
+    for part in rows.split(1 << 28):
+        part.normal_()
+    rows = rows.view(torch.uint8)
+    codes = torch.empty(n_bytes // 2, dtype=torch.uint8, device="cuda")
+    random_codes(codes)
+    print(f"bf16 against float32: {check_bf16(library, rows):.4f}", flush=True)
+    for batch, n_tokens in shapes:
+        kernels = [] if options.no_peer else [Peer(batch, n_tokens, rows)]
+        kernels += [Index(library, batch, n_tokens, codes) if name == "index" else
+                    Ours(library, batch, n_tokens, name, rows if name == "bf16" else codes, options.in_order)
+                    for name in options.formats.split(",")]
+        report(list(zip(kernels, measure(kernels))), (batch, n_tokens), options.out)
+
+
+if __name__ == "__main__":
+    main()
