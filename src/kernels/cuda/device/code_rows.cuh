@@ -150,7 +150,7 @@ struct SealedSide<TurboPanel<kBits>, kKeys> {
     code_turbo_rows<kBits>(page, book, to);
     for (int i = (int)threadIdx.x; i < kPageRows * page.head_dim; i += (int)blockDim.x) {
       uint8_t& code = page.code_row(i / page.head_dim)[i % page.head_dim];
-      code = (uint8_t)TurboPanel<kBits>::rank_of(code);
+      code = (uint8_t)rank_of<kBits>(code);
     }
     put_panel<kBits, kKeys>(page, to + 2 * kPageRows);
   }
