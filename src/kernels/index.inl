@@ -92,8 +92,8 @@ QUIRE_INLINE float norm_shares(const uint8_t* const* pages, int norms_offset, Pa
   return largest;
 }
 
-// Sums of bytes of P pages, N queries. Lines of the pages `next` are asked for one by one, as the core can wait
-// for few of them at a time.
+// Sums of bytes of P pages, N queries. Lines of the pages `next` are asked for one by one, as the core can
+// wait for few of them at a time.
 template <int N, int P>
 QUIRE_INLINE void index_sums(const IndexTables* tables, int n_bytes, const uint8_t* const* pages,
                              const uint8_t* const* next, U8x64 (*sums)[P]) {
@@ -161,8 +161,9 @@ QUIRE_INLINE void index_pages(const IndexTables* tables, int n_bytes, const uint
   const PageWords* shares = norms_offset < 0 ? nullptr : norms;
   constexpr int kTogether = kIndexPages < P ? kIndexPages : P;
   for (int p = 0; p < P; p += kTogether) {
-    estimate_pages<N, kTogether>(tables, n_bytes, pages + p, next + p, shares == nullptr ? nullptr : shares + p,
-                                 largest, estimates + p * kPageTokens, ld);
+    estimate_pages<N, kTogether>(tables, n_bytes, pages + p, next + p,
+                                 shares == nullptr ? nullptr : shares + p, largest,
+                                 estimates + p * kPageTokens, ld);
   }
 }
 

@@ -9,8 +9,8 @@ QUIRE_INLINE U8x64 plane_codes(const uint8_t* sign, const uint8_t* planes, int s
   return codes;
 }
 
-// The sign plane of keys, [D bytes][64 tokens], as words of eight bytes of a token: [words][64], where that of
-// a token lies at sign_slot(token). Register i of each eight holds tokens 2 i and 2 i + 1 of each sixteen.
+// The sign plane of keys, [D bytes][64 tokens], as words of eight bytes of a token: [words][64], where that
+// of a token lies at sign_slot(token). Register i of each eight holds tokens 2 i and 2 i + 1 of each sixteen.
 QUIRE_INLINE void spread_signs(const uint8_t* plane, int head_dim, uint64_t* out) {
   for (int w = 0; w < words(head_dim); ++w, plane += 8 * 64, out += kPageTokens) {
     U8x64 a[8], b[8], c[8];

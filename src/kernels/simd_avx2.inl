@@ -150,21 +150,26 @@ QUIRE_INLINE U8x64 low_nibbles(U8x64 x) {
 QUIRE_INLINE U8x64 high_nibbles(U8x64 x) {
   return low_nibbles({_mm256_srli_epi16(x.a, 4), _mm256_srli_epi16(x.b, 4)});
 }
-// One byte of 0 or 255 per bit: spread the four bytes of `bits` over the lanes, test one bit in each.
-QUIRE_INLINE __m256i bits_to_bytes(uint32_t bits) {
-  const __m256i spread = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1,  //
-                                          2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3);
+// One byte of 0 or 255 per bit of bytes first..first + 3 of each eight: those are spread over the lanes, and
+// one bit is tested in each.
+template <int first>
+QUIRE_INLINE __m256i bits_to_bytes(__m256i bits) {
+  constexpr char a = first, b = first + 1, c = first + 2, d = first + 3;
+  const __m256i spread = _mm256_setr_epi8(a, a, a, a, a, a, a, a, b, b, b, b, b, b, b, b,  //
+                                          c, c, c, c, c, c, c, c, d, d, d, d, d, d, d, d);
   const __m256i one_bit = _mm256_set1_epi64x((long long)0x8040201008040201ull);
-  const __m256i bytes = _mm256_shuffle_epi8(_mm256_set1_epi32((int)bits), spread);
-  return _mm256_cmpeq_epi8(_mm256_and_si256(bytes, one_bit), one_bit);
+  return _mm256_cmpeq_epi8(_mm256_and_si256(_mm256_shuffle_epi8(bits, spread), one_bit), one_bit);
+}
+// x + value in the bytes that are 255 in `where`, of 0 and 255.
+QUIRE_INLINE __m256i half_add_where(__m256i x, __m256i where, int value) {
+  if (value == 1) return _mm256_sub_epi8(x, where);
+  return _mm256_add_epi8(x, _mm256_and_si256(where, _mm256_set1_epi8((char)value)));
 }
 // x + value in the bytes whose bit is set in the 64-bit word at p.
 QUIRE_INLINE U8x64 add_where(U8x64 x, const uint8_t* p, int value) {
-  uint32_t bits[2];
-  memcpy(bits, p, 8);
-  const __m256i term = _mm256_set1_epi8((char)value);
-  return {_mm256_add_epi8(x.a, _mm256_and_si256(bits_to_bytes(bits[0]), term)),
-          _mm256_add_epi8(x.b, _mm256_and_si256(bits_to_bytes(bits[1]), term))};
+  const __m256i bits = _mm256_set1_epi64x((long long)load_word(p));
+  return {half_add_where(x.a, bits_to_bytes<0>(bits), value),
+          half_add_where(x.b, bits_to_bytes<4>(bits), value)};
 }
 // Unsigned weights up to 255 would overflow the 16-bit sums of vpmaddubsw, so the product is taken as
 // |a| (unsigned) times the weight only where weights stay below 128; see dot4_wide for the others.
@@ -388,9 +393,10 @@ QUIRE_INLINE I32x16 sub(I32x16 x, I32x16 y) {
   return {_mm256_sub_epi32(x.a, y.a), _mm256_sub_epi32(x.b, y.b)};
 }
 QUIRE_INLINE U8x64 as_bytes(I32x16 x) { return {x.a, x.b}; }
-// Queries computed together, which share what makes bytes factors, and registers of 16 outputs.
+// Queries computed together, which share what makes bytes factors; registers of 16 outputs; rows of keys.
 constexpr int kSingleQueries = 4;
 constexpr int kSingleVectors = 1;
+constexpr int kSingleUnroll = 1;
 // Bytes are multiplied as words here, so multipliers are words too.
 constexpr float kLargestSingle = 32512.0f;
 using SingleMultipliers = Multipliers;
@@ -421,8 +427,10 @@ struct LaneSums {
 };
 QUIRE_INLINE LaneSums no_sums() { return {_mm256_setzero_si256()}; }
 QUIRE_INLINE LaneSums add_lanes(LaneSums sums, const Factors& x, const LaneMultipliers& m) {
-  const __m256i a = _mm256_add_epi32(_mm256_madd_epi16(x.even_a, m.even_a), _mm256_madd_epi16(x.odd_a, m.odd_a));
-  const __m256i b = _mm256_add_epi32(_mm256_madd_epi16(x.even_b, m.even_b), _mm256_madd_epi16(x.odd_b, m.odd_b));
+  const __m256i a =
+      _mm256_add_epi32(_mm256_madd_epi16(x.even_a, m.even_a), _mm256_madd_epi16(x.odd_a, m.odd_a));
+  const __m256i b =
+      _mm256_add_epi32(_mm256_madd_epi16(x.even_b, m.even_b), _mm256_madd_epi16(x.odd_b, m.odd_b));
   return {_mm256_add_epi32(sums.v, _mm256_add_epi32(a, b))};
 }
 // The sum of each of 8, as 8 lanes in order.

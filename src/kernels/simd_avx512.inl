@@ -251,9 +251,11 @@ QUIRE_INLINE void transpose_parts(X* x) {
 QUIRE_INLINE I32x16 iset1(int x) { return {_mm512_set1_epi32(x)}; }
 QUIRE_INLINE I32x16 sub(I32x16 x, I32x16 y) { return {_mm512_sub_epi32(x.v, y.v)}; }
 QUIRE_INLINE U8x64 as_bytes(I32x16 x) { return {x.v}; }
-// Queries computed together, and registers of 16 outputs: as many as give chains of sums side by side.
+// Queries computed together, registers of 16 outputs, and rows of keys: as many as give chains of sums side
+// by side, in registers.
 constexpr int kSingleQueries = 1;
 constexpr int kSingleVectors = 4;
+constexpr int kSingleUnroll = 16;
 // Codes of one byte that multiply bytes.
 constexpr float kLargestSingle = 127.0f;
 struct SingleMultipliers {
@@ -353,8 +355,7 @@ QUIRE_INLINE int reduce_max_words(__m256i x) {
   return (int16_t)(_mm_extract_epi16(_mm_minpos_epu16(least), 0) ^ 0x7fff);
 }
 QUIRE_INLINE int reduce_max(I16x32 x) {
-  return reduce_max_words(
-      _mm256_max_epi16(_mm512_castsi512_si256(x.v), _mm512_extracti64x4_epi64(x.v, 1)));
+  return reduce_max_words(_mm256_max_epi16(_mm512_castsi512_si256(x.v), _mm512_extracti64x4_epi64(x.v, 1)));
 }
 // One bit a byte: is it `least` at least?
 QUIRE_INLINE uint64_t bytes_at_least(U8x64 x, int least) {

@@ -1,16 +1,16 @@
-// Single rows of any pages of a run: what is read when an index has named the rows. Rows are brought to bytes,
-// with a scale of each row, and byte products do the rest:
+// Single rows of any pages of a run: what is read when an index has named the rows. Rows are brought to
+// bytes, with a scale of each row, and byte products do the rest:
 //
 //   value of a dim = scale of the row * (byte - 128)
 //
-// Queries and weights are multipliers as the set multiplies bytes best: of 8 bits on AVX-512, 16 on AVX2. Bytes
-// of 8 bits are a fifteenth of nested4's own error.
+// Queries and weights are multipliers as the set multiplies bytes best: of 8 bits on AVX-512, 16 on AVX2.
+// Bytes of 8 bits are a fifteenth of nested4's own error.
 //
 // A format gives two classes, which look at up to 16 keys, or at the listed rows of a tile of values:
 //
-//   static constexpr int kIndexBytes, kRowBytes        of a head_dim, functions: of an index page, and of a row
-//   void begin(rows.., float* scales)                  of the rows that follow
-//   U8x64 word(int i, const uint8_t* row, .., int w)   dims 64 w.. of row i, past head_dim anything
+//   static constexpr int kIndexBytes, kRowBytes        of a head_dim, functions: of an index page, and of a
+//   row void begin(rows.., float* scales)                  of the rows that follow U8x64 word(int i, const
+//   uint8_t* row, .., int w)   dims 64 w.. of row i, past head_dim anything
 
 constexpr int kRowTile = 16;  // rows scored together
 
@@ -23,7 +23,8 @@ QUIRE_INLINE void fetch_row(const uint8_t* row, int n_bytes) {
   if (n_bytes > 1) __builtin_prefetch(row + n_bytes - 1, 0, 3);
 }
 
-// Codes of row i of a list, or of the list that follows it, and the index plane of a page that begins with it.
+// Codes of row i of a list, or of the list that follows it, and the index plane of a page that begins with
+// it.
 QUIRE_INLINE void fetch_key_row(KeyRowRefs refs, KeyRowRefs next, int i, int index_bytes, int row_bytes) {
   if (i >= refs.n) {
     i -= refs.n;
@@ -96,8 +97,8 @@ struct KeyTile {
   float scales[kRowTile];
 };
 
-// A query, with multipliers for every lane; dims past head_dim are 0, so that what is read past a row does not
-// count.
+// A query, with multipliers for every lane; dims past head_dim are 0, so that what is read past a row does
+// not count.
 struct SingleQuery {
   LaneMultipliers lanes[kRowWords];
   float scale;
@@ -147,7 +148,7 @@ struct KeyTileScore {
   QUIRE_INLINE_MEMBER void queries(int first) const {
     const SingleQuery* query = all_queries + first;
     LaneSums sums[N][kRowTile];
-#pragma GCC unroll 16
+#pragma GCC unroll kSingleUnroll
     for (int r = 0; r < kRowTile; ++r) {
       LaneSums row[N];
 #pragma GCC unroll 4

@@ -1,6 +1,6 @@
-// Single rows of signvq pages (format/signvq.h). Zero and scale of every 32 dims give each row a table of what
-// its codes stand for, in bytes of the row's largest value: 1/254 of it, a fortieth of a code's own error. Every
-// two groups, 64 dims, share one table of 16 bytes:
+// Single rows of signvq pages (format/signvq.h). Zero and scale of every 32 dims give each row a table of
+// what its codes stand for, in bytes of the row's largest value: 1/254 of it, a fortieth of a code's own
+// error. Every two groups, 64 dims, share one table of 16 bytes:
 //
 //   keys     code 0..3 of group 2 w, sign negative | the same, positive | group 2 w + 1, negative | positive
 //   values   code 0..3 of group 2 w | nothing      | group 2 w + 1                       | nothing
@@ -25,9 +25,7 @@ struct VqParameters {
 struct VqTables {
   alignas(64) uint8_t entries[kRowWords][4][kRowTile / 4][16];
 
-  QUIRE_INLINE_MEMBER ByteTable of(int row, int w) const {
-    return byte_table(entries[w][row % 4][row / 4]);
-  }
+  QUIRE_INLINE_MEMBER ByteTable of(int row, int w) const { return byte_table(entries[w][row % 4][row / 4]); }
 };
 
 // Codes 0..3 of one group of sixteen rows as bytes: zero and scale in the unit of the rows' bytes.
@@ -148,6 +146,6 @@ void signvq_accumulate(const Codebook& book, const float* p, const float* correc
   fetch_ahead(next);
   uint16_t rows[kPageTokens];
   list_page(rows);
-  accumulate_single_rows<SingleVqValues>(book, p, correction, {&page, rows, kPageTokens}, named, n, head_dim, o,
-                                         {}, 0);
+  accumulate_single_rows<SingleVqValues>(book, p, correction, {&page, rows, kPageTokens}, named, n, head_dim,
+                                         o, {}, 0);
 }
