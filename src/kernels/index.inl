@@ -60,22 +60,14 @@ void index_codebook_tables(const float* q, const float* codebook, int head_dim, 
 
 QUIRE_INLINE int saturated_16(float x) { return (int)clamp_to(__builtin_rintf(x), -32768.0f, 32767.0f); }
 
-#if defined(QUIRE_ISA_avx512)
+#if !defined(QUIRE_ISA_scalar)
 
 // Two registers of 32 estimates or factors a page: the low halves of each sixteen tokens, then the high ones,
 // as unpacking bytes gives them and packing takes them back.
 struct PageWords {
-  __m512i low;
-  __m512i high;
+  I16x32 low;
+  I16x32 high;
 };
-
-QUIRE_INLINE PageWords page_words(const F32x16* x) {
-  __m256i w[4];
-  for (int v = 0; v < 4; ++v) w[v] = _mm512_cvtsepi32_epi16(to_int(x[v]).v);
-  const __m512i a = _mm512_inserti64x4(_mm512_castsi256_si512(w[0]), w[1], 1);
-  const __m512i b = _mm512_inserti64x4(_mm512_castsi256_si512(w[2]), w[3], 1);
-  return {_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xdd)};
-}
 
 // Norms of P pages as shares of the largest, 15 bits; returns it.
 template <int P>
@@ -95,7 +87,7 @@ QUIRE_INLINE float norm_shares(const uint8_t* const* pages, int norms_offset, Pa
 #pragma GCC unroll 4
   for (int p = 0; p < P; ++p) {
     for (int v = 0; v < 4; ++v) norms[p][v] = mul(norms[p][v], scale);
-    shares[p] = page_words(norms[p]);
+    words_of(norms[p], &shares[p].low, &shares[p].high);
   }
   return largest;
 }
@@ -104,61 +96,74 @@ QUIRE_INLINE float norm_shares(const uint8_t* const* pages, int norms_offset, Pa
 // wait for few of them at a time.
 template <int N, int P>
 QUIRE_INLINE void index_sums(const IndexTables* tables, int n_bytes, const uint8_t* const* pages,
-                             const uint8_t* const* next, __m512i (*sums)[P]) {
-  const __m512i nibble = _mm512_set1_epi8(15);
+                             const uint8_t* const* next, U8x64 (*sums)[P]) {
 #pragma GCC unroll 4
   for (int h = 0; h < N; ++h) {
 #pragma GCC unroll 4
-    for (int p = 0; p < P; ++p) sums[h][p] = _mm512_setzero_si512();
+    for (int p = 0; p < P; ++p) sums[h][p] = fill_bytes(0);
   }
   for (int g = 0; g < n_bytes; ++g) {
-    __m512i low[P], high[P];
+    U8x64 low[P], high[P];
 #pragma GCC unroll 4
     for (int p = 0; p < P; ++p) {
-      const __m512i bytes = _mm512_loadu_si512(pages[p] + 64 * g);
+      const U8x64 bytes = load_bytes(pages[p] + 64 * g);
       __builtin_prefetch(next[p] + 64 * g, 0, 3);
-      low[p] = _mm512_and_si512(bytes, nibble);
-      high[p] = _mm512_and_si512(_mm512_srli_epi16(bytes, 4), nibble);
+      low[p] = low_nibbles(bytes);
+      high[p] = high_nibbles(bytes);
     }
 #pragma GCC unroll 4
     for (int h = 0; h < N; ++h) {
-      const __m512i first = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i*)tables[h].entries[2 * g]));
-      const __m512i second =
-          _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i*)tables[h].entries[2 * g + 1]));
+      const ByteTable first = byte_table((const uint8_t*)tables[h].entries[2 * g]);
+      const ByteTable second = byte_table((const uint8_t*)tables[h].entries[2 * g + 1]);
 #pragma GCC unroll 4
       for (int p = 0; p < P; ++p) {
-        sums[h][p] = _mm512_add_epi8(sums[h][p], _mm512_shuffle_epi8(first, low[p]));
-        sums[h][p] = _mm512_add_epi8(sums[h][p], _mm512_shuffle_epi8(second, high[p]));
+        sums[h][p] = add_bytes(sums[h][p], look_up(first, low[p]));
+        sums[h][p] = add_bytes(sums[h][p], look_up(second, high[p]));
       }
     }
   }
 }
 
+// Estimates of P pages whose norms are shares of `largest`, or which have none.
 template <int N, int P>
-QUIRE_INLINE void index_pages(const IndexTables* tables, int n_bytes, const uint8_t* const* pages,
-                              const uint8_t* const* next, int norms_offset, int16_t* estimates, size_t ld) {
-  __m512i sums[N][P];
+QUIRE_INLINE void estimate_pages(const IndexTables* tables, int n_bytes, const uint8_t* const* pages,
+                                 const uint8_t* const* next, const PageWords* shares, float largest,
+                                 int16_t* estimates, size_t ld) {
+  U8x64 sums[N][P];
   index_sums<N, P>(tables, n_bytes, pages, next, sums);
-  PageWords shares[P];
-  const float largest = norms_offset < 0 ? 1.0f : norm_shares<P>(pages, norms_offset, shares);
-  for (int p = 0; p < P && norms_offset >= 0; ++p) fetch_ahead({next[p] + norms_offset, 2 * kPageTokens});
 #pragma GCC unroll 4
   for (int h = 0; h < N; ++h) {
     // Bytes are unpacked to the upper halves of words: 256 * sum * share * factor / 2^30.
-    const __m512i factor = _mm512_set1_epi16(
-        (int16_t)saturated_16(kEstimatesPerOctave * 1.44269504f * 128.0f * tables[h].unit * largest));
+    const I16x32 factor =
+        set_words(saturated_16(kEstimatesPerOctave * 1.44269504f * 128.0f * tables[h].unit * largest));
 #pragma GCC unroll 4
     for (int p = 0; p < P; ++p) {
-      __m512i low = _mm512_unpacklo_epi8(_mm512_setzero_si512(), sums[h][p]);
-      __m512i high = _mm512_unpackhi_epi8(_mm512_setzero_si512(), sums[h][p]);
-      if (norms_offset >= 0) {
-        low = _mm512_mulhrs_epi16(low, shares[p].low);
-        high = _mm512_mulhrs_epi16(high, shares[p].high);
+      I16x32 low = as_words(zip_low<1>(fill_bytes(0), sums[h][p]));
+      I16x32 high = as_words(zip_high<1>(fill_bytes(0), sums[h][p]));
+      if (shares != nullptr) {
+        low = multiply_high(low, shares[p].low);
+        high = multiply_high(high, shares[p].high);
       }
       int16_t* to = estimates + h * ld + p * kPageTokens;
-      _mm512_storeu_si512(to, _mm512_mulhrs_epi16(low, factor));
-      _mm512_storeu_si512(to + 32, _mm512_mulhrs_epi16(high, factor));
+      store(to, multiply_high(low, factor));
+      store(to + 32, multiply_high(high, factor));
     }
+  }
+}
+
+// Estimates of the P pages that share the largest of their norms.
+template <int N, int P>
+QUIRE_INLINE void index_pages(const IndexTables* tables, int n_bytes, const uint8_t* const* pages,
+                              const uint8_t* const* next, int norms_offset, int16_t* estimates, size_t ld) {
+  PageWords norms[P];
+  const float largest = norms_offset < 0 ? 1.0f : norm_shares<P>(pages, norms_offset, norms);
+  for (int p = 0; p < P && norms_offset >= 0; ++p) fetch_ahead({next[p] + norms_offset, 2 * kPageTokens});
+  const PageWords* shares = norms_offset < 0 ? nullptr : norms;
+  constexpr int kTogether = kIndexPages < P ? kIndexPages : P;
+  for (int p = 0; p < P; p += kTogether) {
+    estimate_pages<N, kTogether>(tables, n_bytes, pages + p, next + p,
+                                 shares == nullptr ? nullptr : shares + p, largest,
+                                 estimates + p * kPageTokens, ld);
   }
 }
 
@@ -198,46 +203,40 @@ void index_estimate(const IndexTables* tables, int n, int head_dim, const uint8_
 // log2 of the sum of 2^(estimate / 128) over n_pages pages of one query, times 128. A power of two with its
 // fraction taken linearly (at most 6 % too large) is an estimate read as the upper half of a float.
 float index_mass(const int16_t* estimates, int n_pages) {
-  __m512i most = _mm512_set1_epi16(-32768);
-  for (int i = 0; i < 2 * n_pages; ++i) most = _mm512_max_epi16(most, _mm512_loadu_si512(estimates + 32 * i));
-  const __m256i half = _mm256_max_epi16(_mm512_castsi512_si256(most), _mm512_extracti64x4_epi64(most, 1));
-  __m128i least = _mm_max_epi16(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
-  least = _mm_xor_si128(least, _mm_set1_epi16(0x7fff));  // order reversed, unsigned
-  const int largest = (int16_t)(_mm_extract_epi16(_mm_minpos_epu16(least), 0) ^ 0x7fff);
-  const __m512i offset = _mm512_set1_epi16((int16_t)largest);
-  const __m512i one = _mm512_set1_epi16(127 << 7);
-  const __m512i upper = _mm512_set1_epi32((int)0xffff0000u);
-  __m512 a = _mm512_setzero_ps(), b = a;
+  I16x32 most = set_words(-32768);
+  for (int i = 0; i < 2 * n_pages; ++i) most = max(most, load_words(estimates + 32 * i));
+  const int largest = reduce_max(most);
+  const I16x32 offset = set_words(largest);
+  const I16x32 one = set_words(127 << 7);
+  F32x16 even = zero(), odd = zero();
   for (int i = 0; i < 2 * n_pages; ++i) {
-    const __m512i x = _mm512_subs_epi16(_mm512_loadu_si512(estimates + 32 * i), offset);
-    const __m512i bits = _mm512_max_epi16(_mm512_add_epi16(x, one), _mm512_setzero_si512());
-    a = _mm512_add_ps(a, _mm512_castsi512_ps(_mm512_slli_epi32(bits, 16)));
-    b = _mm512_add_ps(b, _mm512_castsi512_ps(_mm512_and_si512(bits, upper)));
+    const I16x32 x = sub_saturated(load_words(estimates + 32 * i), offset);
+    const I16x32 bits = max(add(x, one), set_words(0));
+    even = add(even, even_floats(bits));
+    odd = add(odd, odd_floats(bits));
   }
-  const float sum = reduce_add(F32x16{_mm512_add_ps(a, b)});
-  return (float)largest + kEstimatesPerOctave * __builtin_log2f(sum);
+  return (float)largest + kEstimatesPerOctave * __builtin_log2f(reduce_add(add(even, odd)));
 }
 
 // Levels of the rows: 255 + (the largest over the queries of estimate - offset) / 16, between 0 and 255.
 void index_levels(const int16_t* estimates, size_t ld, int n, const int16_t* offsets, int n_pages,
                   uint8_t* levels) {
-  const __m512i top = _mm512_set1_epi16(255);
+  const I16x32 top = set_words(255);
   for (int p = 0; p < n_pages; ++p) {
-    PageWords best = {_mm512_set1_epi16(-32768), _mm512_set1_epi16(-32768)};
+    PageWords best = {set_words(-32768), set_words(-32768)};
     for (int h = 0; h < n; ++h) {
       const int16_t* from = estimates + h * ld + p * kPageTokens;
-      const __m512i offset = _mm512_set1_epi16(offsets[h]);
-      best.low = _mm512_max_epi16(best.low, _mm512_subs_epi16(_mm512_loadu_si512(from), offset));
-      best.high = _mm512_max_epi16(best.high, _mm512_subs_epi16(_mm512_loadu_si512(from + 32), offset));
+      const I16x32 offset = set_words(offsets[h]);
+      best.low = max(best.low, sub_saturated(load_words(from), offset));
+      best.high = max(best.high, sub_saturated(load_words(from + 32), offset));
     }
-    const __m512i low = _mm512_add_epi16(_mm512_srai_epi16(best.low, 4), top);
-    const __m512i high = _mm512_add_epi16(_mm512_srai_epi16(best.high, 4), top);
-    _mm512_storeu_si512(levels + p * kPageTokens, _mm512_packus_epi16(low, high));
+    store_bytes(levels + p * kPageTokens,
+                pack_words(add(sixteenth(best.low), top), add(sixteenth(best.high), top)));
   }
 }
 
 QUIRE_INLINE uint64_t at_least(const uint8_t* levels, int level) {
-  return _mm512_cmpge_epu8_mask(_mm512_loadu_si512(levels), _mm512_set1_epi8((char)level));
+  return bytes_at_least(load_bytes(levels), level);
 }
 
 #else

@@ -13,10 +13,10 @@ namespace {
 #include "kernels/panels.inl"
 #include "kernels/row_bytes.inl"
 #include "kernels/row_nested.inl"
-#if defined(QUIRE_ISA_avx512)
-#include "kernels/single_rows_avx512.inl"
-#include "kernels/turbo_rows_avx512.inl"
-#include "kernels/signvq_avx512.inl"
+#if !defined(QUIRE_ISA_scalar)  // whose rows are decoded by words sooner than by bytes
+#include "kernels/single_rows.inl"
+#include "kernels/single_nested.inl"
+#include "kernels/single_signvq.inl"
 #endif
 // clang-format on
 
@@ -29,16 +29,16 @@ struct FusedRows {
 };
 template <int bits>
 struct Fused<Turbo<bits>> : FusedRows<NestedKeys<bits>, NestedValues<bits>> {};
-#if defined(QUIRE_ISA_avx512)
+#if !defined(QUIRE_ISA_scalar)
 template <int bits>
 struct SingleRows<Turbo<bits>> {
-  static constexpr auto score = turbo_score_rows<bits>;
-  static constexpr auto accumulate = turbo_accumulate_rows<bits>;
+  static constexpr auto score = score_single_rows<SingleNestedKeys<bits>>;
+  static constexpr auto accumulate = accumulate_single_rows<SingleNestedValues<bits>>;
 };
 template <>
 struct SingleRows<SignVq> {
-  static constexpr auto score = signvq_score_rows;
-  static constexpr auto accumulate = signvq_accumulate_rows;
+  static constexpr auto score = score_single_rows<SingleVqKeys>;
+  static constexpr auto accumulate = accumulate_single_rows<SingleVqValues>;
 };
 template <>
 struct Fused<SignVq> {

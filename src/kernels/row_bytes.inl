@@ -63,14 +63,23 @@ QUIRE_INLINE void rows_to_key_steps(const U8x64* rows, uint8_t* steps, size_t st
   }
 }
 
-// 4 rows of 64 bytes -> a step of values for each of four blocks of 16 dims, block_bytes apart.
-QUIRE_INLINE void rows_to_value_steps(const U8x64* rows, size_t block_bytes, uint8_t* steps) {
+// 4 rows of 64 bytes -> 4 registers, where lane e of register i holds the four rows' bytes of dim
+// 16 (e / 4) + 4 i + e % 4: a transposition of the parts of the registers brings dims in order.
+QUIRE_INLINE void interleave_rows(const U8x64* rows, U8x64* out) {
   const U8x64 low01 = zip_low<1>(rows[0], rows[1]);
   const U8x64 high01 = zip_high<1>(rows[0], rows[1]);
   const U8x64 low23 = zip_low<1>(rows[2], rows[3]);
   const U8x64 high23 = zip_high<1>(rows[2], rows[3]);
-  U8x64 x[4] = {zip_low<2>(low01, low23), zip_high<2>(low01, low23), zip_low<2>(high01, high23),
-                zip_high<2>(high01, high23)};
+  out[0] = zip_low<2>(low01, low23);
+  out[1] = zip_high<2>(low01, low23);
+  out[2] = zip_low<2>(high01, high23);
+  out[3] = zip_high<2>(high01, high23);
+}
+
+// 4 rows of 64 bytes -> a step of values for each of four blocks of 16 dims, block_bytes apart.
+QUIRE_INLINE void rows_to_value_steps(const U8x64* rows, size_t block_bytes, uint8_t* steps) {
+  U8x64 x[4];
+  interleave_rows(rows, x);
   transpose_parts(x);
 #pragma GCC unroll 4
   for (int b = 0; b < 4; ++b) store_bytes(steps + b * block_bytes, x[b]);

@@ -9,12 +9,12 @@ QUIRE_INLINE U8x64 plane_codes(const uint8_t* sign, const uint8_t* planes, int s
   return codes;
 }
 
-// The sign plane of keys, [D bytes][64 tokens], as words of eight bytes of a token: [64][words].
-QUIRE_INLINE void transpose_signs(const uint8_t* plane, int head_dim, uint64_t* out) {
-  const int n_words = words(head_dim);
-  for (int w = 0; w < n_words; ++w) {
+// The sign plane of keys, [D bytes][64 tokens], as words of eight bytes of a token: [words][64], where that
+// of a token lies at sign_slot(token). Register i of each eight holds tokens 2 i and 2 i + 1 of each sixteen.
+QUIRE_INLINE void spread_signs(const uint8_t* plane, int head_dim, uint64_t* out) {
+  for (int w = 0; w < words(head_dim); ++w, plane += 8 * 64, out += kPageTokens) {
     U8x64 a[8], b[8], c[8];
-    for (int g = 0; g < 8; ++g) a[g] = load_bytes(plane + 64 * (8 * w + g));
+    for (int g = 0; g < 8; ++g) a[g] = load_bytes(plane + 64 * g);
     for (int i = 0; i < 4; ++i) {  // two bytes a token
       b[2 * i] = zip_low<1>(a[2 * i], a[2 * i + 1]);
       b[2 * i + 1] = zip_high<1>(a[2 * i], a[2 * i + 1]);
@@ -26,19 +26,12 @@ QUIRE_INLINE void transpose_signs(const uint8_t* plane, int head_dim, uint64_t* 
       }
     }
     for (int k = 0; k < 4; ++k) {  // eight: tokens 4 k..4 k + 3 of each sixteen
-      uint64_t low[8], high[8];
-      store_bytes((uint8_t*)low, zip_low<4>(c[k], c[4 + k]));
-      store_bytes((uint8_t*)high, zip_high<4>(c[k], c[4 + k]));
-      for (int part = 0; part < 4; ++part) {
-        uint64_t* to = out + (16 * part + 4 * k) * n_words + w;
-        to[0] = low[2 * part];
-        to[n_words] = low[2 * part + 1];
-        to[2 * n_words] = high[2 * part];
-        to[3 * n_words] = high[2 * part + 1];
-      }
+      store_bytes((uint8_t*)(out + 16 * k), zip_low<4>(c[k], c[4 + k]));
+      store_bytes((uint8_t*)(out + 16 * k + 8), zip_high<4>(c[k], c[4 + k]));
     }
   }
 }
+QUIRE_INLINE int sign_slot(int token) { return token % 16 / 2 * 8 + token / 16 * 2 + token % 2; }
 
 // Centroids rounded to 1/127 of the largest, with 128 added; the error, 1/254 of it, is a fifteenth of
 // nested4's own.
@@ -65,15 +58,18 @@ struct PlaneRows {
         table(centroid_bytes<bits>(book, unit)),
         centroids(float_table(book.centroids)) {}
 
-  QUIRE_INLINE_MEMBER U8x64 code_bytes(const uint8_t* sign, const uint8_t* planes, int w) const {
-    return look_up(table, plane_codes<bits>(sign + 8 * w, planes + 8 * w, plane_bytes(head_dim)));
+  // Of 64 dims, from where their sign and magnitude planes lie.
+  QUIRE_INLINE_MEMBER U8x64 code_bytes(const uint8_t* sign, const uint8_t* planes) const {
+    return look_up(table, plane_codes<bits>(sign, planes, plane_bytes(head_dim)));
   }
 
-  QUIRE_INLINE_MEMBER void open_codes(const uint8_t* sign, const uint8_t* planes, float norm,
+  // Words of the sign plane lie sign_step bytes apart.
+  QUIRE_INLINE_MEMBER void open_codes(const uint8_t* sign, int sign_step, const uint8_t* planes, float norm,
                                       float* out) const {
     uint8_t codes[kMaxHeadDim];
     for (int w = 0; w < words(head_dim); ++w) {
-      store_bytes(codes + 64 * w, plane_codes<bits>(sign + 8 * w, planes + 8 * w, plane_bytes(head_dim)));
+      store_bytes(codes + 64 * w,
+                  plane_codes<bits>(sign + sign_step * w, planes + 8 * w, plane_bytes(head_dim)));
     }
     for (int d = 0; d < head_dim; d += 16) {
       store(out + d, mul(set1(norm), look_up_bytes(centroids, codes + d)));
@@ -90,21 +86,23 @@ struct NestedKeys : PlaneRows<bits> {
 
   QUIRE_INLINE_MEMBER NestedKeys(const Codebook& book, int dim, KeyPage from)
       : PlaneRows<bits>(book, dim), page(from) {
-    transpose_signs(page.index, dim, signs);
+    spread_signs(page.index, dim, signs);
   }
   QUIRE_INLINE_MEMBER const uint8_t* norms() const {
     return page.index + F::key_norms_offset(this->head_dim);
   }
-  QUIRE_INLINE_MEMBER const uint8_t* sign(int row) const {
-    return (const uint8_t*)(signs + row * words(this->head_dim));
+  QUIRE_INLINE_MEMBER const uint8_t* sign(int row, int w) const {
+    return (const uint8_t*)(signs + kPageTokens * w + sign_slot(row));
   }
   QUIRE_INLINE_MEMBER const uint8_t* planes(int row) const {
     return page.rows + row * F::key_planes_bytes(this->head_dim);
   }
-  QUIRE_INLINE_MEMBER U8x64 word(int row, int w) const { return this->code_bytes(sign(row), planes(row), w); }
+  QUIRE_INLINE_MEMBER U8x64 word(int row, int w) const {
+    return this->code_bytes(sign(row, w), planes(row) + 8 * w);
+  }
   QUIRE_INLINE_MEMBER void scales(float* out) const { load_halves(norms(), this->unit, out); }
   QUIRE_INLINE_MEMBER void open(int row, float* out) const {
-    this->open_codes(sign(row), planes(row), get_half(norms() + 2 * row), out);
+    this->open_codes(sign(row, 0), 8 * kPageTokens, planes(row), get_half(norms() + 2 * row), out);
   }
 };
 
@@ -121,7 +119,7 @@ struct NestedValues : PlaneRows<bits> {
   }
   QUIRE_INLINE_MEMBER const uint8_t* planes(int row) const { return norm(row) + F::kValueNormBytes; }
   QUIRE_INLINE_MEMBER U8x64 word(int row, int w) const {
-    return this->code_bytes(planes(row), planes(row) + plane_bytes(this->head_dim), w);
+    return this->code_bytes(planes(row) + 8 * w, planes(row) + 8 * w + plane_bytes(this->head_dim));
   }
   QUIRE_INLINE_MEMBER void scales(float* out) const {
     uint8_t halves[2 * kPageTokens];
@@ -129,6 +127,6 @@ struct NestedValues : PlaneRows<bits> {
     load_halves(halves, this->unit, out);
   }
   QUIRE_INLINE_MEMBER void open(int row, float* out) const {
-    this->open_codes(planes(row), planes(row) + plane_bytes(this->head_dim), get_half(norm(row)), out);
+    this->open_codes(planes(row), 8, planes(row) + plane_bytes(this->head_dim), get_half(norm(row)), out);
   }
 };

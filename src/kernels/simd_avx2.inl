@@ -150,21 +150,26 @@ QUIRE_INLINE U8x64 low_nibbles(U8x64 x) {
 QUIRE_INLINE U8x64 high_nibbles(U8x64 x) {
   return low_nibbles({_mm256_srli_epi16(x.a, 4), _mm256_srli_epi16(x.b, 4)});
 }
-// One byte of 0 or 255 per bit: spread the four bytes of `bits` over the lanes, test one bit in each.
-QUIRE_INLINE __m256i bits_to_bytes(uint32_t bits) {
-  const __m256i spread = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1,  //
-                                          2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3);
+// One byte of 0 or 255 per bit of bytes first..first + 3 of each eight: those are spread over the lanes, and
+// one bit is tested in each.
+template <int first>
+QUIRE_INLINE __m256i bits_to_bytes(__m256i bits) {
+  constexpr char a = first, b = first + 1, c = first + 2, d = first + 3;
+  const __m256i spread = _mm256_setr_epi8(a, a, a, a, a, a, a, a, b, b, b, b, b, b, b, b,  //
+                                          c, c, c, c, c, c, c, c, d, d, d, d, d, d, d, d);
   const __m256i one_bit = _mm256_set1_epi64x((long long)0x8040201008040201ull);
-  const __m256i bytes = _mm256_shuffle_epi8(_mm256_set1_epi32((int)bits), spread);
-  return _mm256_cmpeq_epi8(_mm256_and_si256(bytes, one_bit), one_bit);
+  return _mm256_cmpeq_epi8(_mm256_and_si256(_mm256_shuffle_epi8(bits, spread), one_bit), one_bit);
+}
+// x + value in the bytes that are 255 in `where`, of 0 and 255.
+QUIRE_INLINE __m256i half_add_where(__m256i x, __m256i where, int value) {
+  if (value == 1) return _mm256_sub_epi8(x, where);
+  return _mm256_add_epi8(x, _mm256_and_si256(where, _mm256_set1_epi8((char)value)));
 }
 // x + value in the bytes whose bit is set in the 64-bit word at p.
 QUIRE_INLINE U8x64 add_where(U8x64 x, const uint8_t* p, int value) {
-  uint32_t bits[2];
-  memcpy(bits, p, 8);
-  const __m256i term = _mm256_set1_epi8((char)value);
-  return {_mm256_add_epi8(x.a, _mm256_and_si256(bits_to_bytes(bits[0]), term)),
-          _mm256_add_epi8(x.b, _mm256_and_si256(bits_to_bytes(bits[1]), term))};
+  const __m256i bits = _mm256_set1_epi64x((long long)load_word(p));
+  return {half_add_where(x.a, bits_to_bytes<0>(bits), value),
+          half_add_where(x.b, bits_to_bytes<4>(bits), value)};
 }
 // Unsigned weights up to 255 would overflow the 16-bit sums of vpmaddubsw, so the product is taken as
 // |a| (unsigned) times the weight only where weights stay below 128; see dot4_wide for the others.
@@ -372,10 +377,186 @@ QUIRE_INLINE U8x64 zip_high(U8x64 x, U8x64 y) {
   if constexpr (width == 8) return {_mm256_unpackhi_epi64(x.a, y.a), _mm256_unpackhi_epi64(x.b, y.b)};
 }
 // A 4 x 4 transposition of parts of 16 bytes.
-QUIRE_INLINE void transpose_parts(U8x64* x) {
-  const U8x64 a = x[0], b = x[1], c = x[2], d = x[3];
+template <class X>  // U8x64 or I32x16
+QUIRE_INLINE void transpose_parts(X* x) {
+  const X a = x[0], b = x[1], c = x[2], d = x[3];
   x[0] = {_mm256_permute2x128_si256(a.a, b.a, 0x20), _mm256_permute2x128_si256(c.a, d.a, 0x20)};
   x[1] = {_mm256_permute2x128_si256(a.a, b.a, 0x31), _mm256_permute2x128_si256(c.a, d.a, 0x31)};
   x[2] = {_mm256_permute2x128_si256(a.b, b.b, 0x20), _mm256_permute2x128_si256(c.b, d.b, 0x20)};
   x[3] = {_mm256_permute2x128_si256(a.b, b.b, 0x31), _mm256_permute2x128_si256(c.b, d.b, 0x31)};
+}
+
+// ---- single rows (single_rows.inl) ----
+
+QUIRE_INLINE I32x16 iset1(int x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
+QUIRE_INLINE I32x16 sub(I32x16 x, I32x16 y) {
+  return {_mm256_sub_epi32(x.a, y.a), _mm256_sub_epi32(x.b, y.b)};
+}
+QUIRE_INLINE U8x64 as_bytes(I32x16 x) { return {x.a, x.b}; }
+// Queries computed together, which share what makes bytes factors; registers of 16 outputs; rows of keys.
+constexpr int kSingleQueries = 4;
+constexpr int kSingleVectors = 1;
+constexpr int kSingleUnroll = 1;
+// Bytes are multiplied as words here, so multipliers are words too.
+constexpr float kLargestSingle = 32512.0f;
+using SingleMultipliers = Multipliers;
+// sum[lane] += sum over j of x[4 lane + j] * m[4 quad + j]
+QUIRE_INLINE I32x16 add_single(I32x16 sum, const Factors& x, const SingleMultipliers& m, int quad) {
+  const Products products = add_products({sum.a, sum.b}, x, m, quad);
+  return {products.a, products.b};
+}
+// The multipliers of 64 dims, each for its own byte.
+using LaneMultipliers = Factors;
+// From quads of two pairs, even and odd, to eight pairs a register.
+QUIRE_INLINE void split_pairs(const int16_t* codes, __m256i* even, __m256i* odd) {
+  const __m256 low = _mm256_loadu_ps((const float*)codes);
+  const __m256 high = _mm256_loadu_ps((const float*)(codes + 16));
+  // Quads 0 1 4 5 | 2 3 6 7, and from there in order.
+  *even = _mm256_permute4x64_epi64(_mm256_castps_si256(_mm256_shuffle_ps(low, high, 0x88)), 0xd8);
+  *odd = _mm256_permute4x64_epi64(_mm256_castps_si256(_mm256_shuffle_ps(low, high, 0xdd)), 0xd8);
+}
+QUIRE_INLINE LaneMultipliers lane_multipliers(const SingleMultipliers& m, int at) {
+  LaneMultipliers lanes;
+  split_pairs(m.codes + at, &lanes.even_a, &lanes.odd_a);
+  split_pairs(m.codes + at + 32, &lanes.even_b, &lanes.odd_b);
+  return lanes;
+}
+// Sums of a row, in parts that sum_each() adds up.
+struct LaneSums {
+  __m256i v;
+};
+QUIRE_INLINE LaneSums no_sums() { return {_mm256_setzero_si256()}; }
+QUIRE_INLINE LaneSums add_lanes(LaneSums sums, const Factors& x, const LaneMultipliers& m) {
+  const __m256i a =
+      _mm256_add_epi32(_mm256_madd_epi16(x.even_a, m.even_a), _mm256_madd_epi16(x.odd_a, m.odd_a));
+  const __m256i b =
+      _mm256_add_epi32(_mm256_madd_epi16(x.even_b, m.even_b), _mm256_madd_epi16(x.odd_b, m.odd_b));
+  return {_mm256_add_epi32(sums.v, _mm256_add_epi32(a, b))};
+}
+// The sum of each of 8, as 8 lanes in order.
+QUIRE_INLINE __m256i sum_each_of_8(const LaneSums* x) {
+  __m256i a[4], b[2];
+  for (int i = 0; i < 4; ++i) {
+    a[i] = _mm256_add_epi32(_mm256_unpacklo_epi32(x[2 * i].v, x[2 * i + 1].v),
+                            _mm256_unpackhi_epi32(x[2 * i].v, x[2 * i + 1].v));
+  }
+  for (int i = 0; i < 2; ++i) {
+    b[i] = _mm256_add_epi32(_mm256_unpacklo_epi64(a[2 * i], a[2 * i + 1]),
+                            _mm256_unpackhi_epi64(a[2 * i], a[2 * i + 1]));
+  }
+  return _mm256_add_epi32(_mm256_permute2x128_si256(b[0], b[1], 0x20),
+                          _mm256_permute2x128_si256(b[0], b[1], 0x31));
+}
+// The same of each of 16.
+QUIRE_INLINE I32x16 sum_each(const LaneSums* x) { return {sum_each_of_8(x), sum_each_of_8(x + 8)}; }
+
+// Where the bits set in a byte lie, one after another.
+struct BitPlaces {
+  uint8_t of[256][8];
+};
+constexpr BitPlaces bit_places() {
+  BitPlaces places = {};
+  for (int byte = 0; byte < 256; ++byte) {
+    for (int bit = 0, n = 0; bit < 8; ++bit) {
+      if (byte >> bit & 1) places.of[byte][n++] = (uint8_t)bit;
+    }
+  }
+  return places;
+}
+constexpr BitPlaces kBitPlaces = bit_places();
+QUIRE_INLINE int half_store_where(float* p, __m256 x, uint32_t bits) {
+  const __m256i places = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i*)kBitPlaces.of[bits]));
+  _mm256_storeu_ps(p, _mm256_permutevar8x32_ps(x, places));
+  return __builtin_popcount(bits);
+}
+// The lanes whose bit is set, side by side; up to 16 floats are written. Returns how many count.
+QUIRE_INLINE int store_where(float* p, F32x16 x, uint32_t bits) {
+  const int n = half_store_where(p, x.a, bits & 255u);
+  return n + half_store_where(p + n, x.b, bits >> 8);
+}
+// Sixteen pairs of f16: the first of each, and the second.
+QUIRE_INLINE void load_f16_pairs(const uint32_t* p, F32x16* first, F32x16* second) {
+  const __m256i a = _mm256_loadu_si256((const __m256i*)p);
+  const __m256i b = _mm256_loadu_si256((const __m256i*)(p + 8));
+  const __m256i lower = _mm256_set1_epi32(0xffff);
+  uint16_t halves[2][16];
+  const __m256i even = _mm256_packus_epi32(_mm256_and_si256(a, lower), _mm256_and_si256(b, lower));
+  const __m256i odd = _mm256_packus_epi32(_mm256_srli_epi32(a, 16), _mm256_srli_epi32(b, 16));
+  _mm256_storeu_si256((__m256i*)halves[0], _mm256_permute4x64_epi64(even, 0xd8));
+  _mm256_storeu_si256((__m256i*)halves[1], _mm256_permute4x64_epi64(odd, 0xd8));
+  *first = load_f16(halves[0]);
+  *second = load_f16(halves[1]);
+}
+
+// ---- the index (index.inl) ----
+
+// Pages whose sums of bytes stay in registers.
+constexpr int kIndexPages = 1;
+struct I16x32 {
+  __m256i a, b;
+};
+QUIRE_INLINE I16x32 load_words(const int16_t* p) {
+  return {_mm256_loadu_si256((const __m256i*)p), _mm256_loadu_si256((const __m256i*)(p + 16))};
+}
+QUIRE_INLINE void store(int16_t* p, I16x32 x) {
+  _mm256_storeu_si256((__m256i*)p, x.a);
+  _mm256_storeu_si256((__m256i*)(p + 16), x.b);
+}
+QUIRE_INLINE I16x32 set_words(int x) {
+  return {_mm256_set1_epi16((int16_t)x), _mm256_set1_epi16((int16_t)x)};
+}
+QUIRE_INLINE I16x32 as_words(U8x64 x) { return {x.a, x.b}; }
+QUIRE_INLINE I16x32 add(I16x32 x, I16x32 y) {
+  return {_mm256_add_epi16(x.a, y.a), _mm256_add_epi16(x.b, y.b)};
+}
+QUIRE_INLINE I16x32 sub_saturated(I16x32 x, I16x32 y) {
+  return {_mm256_subs_epi16(x.a, y.a), _mm256_subs_epi16(x.b, y.b)};
+}
+QUIRE_INLINE I16x32 max(I16x32 x, I16x32 y) {
+  return {_mm256_max_epi16(x.a, y.a), _mm256_max_epi16(x.b, y.b)};
+}
+// Rounds down.
+QUIRE_INLINE I16x32 sixteenth(I16x32 x) { return {_mm256_srai_epi16(x.a, 4), _mm256_srai_epi16(x.b, 4)}; }
+// x * y / 2^15, rounded to the nearest.
+QUIRE_INLINE I16x32 multiply_high(I16x32 x, I16x32 y) {
+  return {_mm256_mulhrs_epi16(x.a, y.a), _mm256_mulhrs_epi16(x.b, y.b)};
+}
+// What zip_low<1>() and zip_high<1>() of bytes were, saturated.
+QUIRE_INLINE U8x64 pack_words(I16x32 low, I16x32 high) {
+  return {_mm256_packus_epi16(low.a, high.a), _mm256_packus_epi16(low.b, high.b)};
+}
+QUIRE_INLINE __m256i half_words(F32x16 x) {  // sixteen, in order
+  const I32x16 whole = to_int(x);
+  return _mm256_permute4x64_epi64(_mm256_packs_epi32(whole.a, whole.b), 0xd8);
+}
+// 64 floats, saturated, as words in the order of zip_low<1>() and zip_high<1>() of their bytes.
+QUIRE_INLINE void words_of(const F32x16* x, I16x32* low, I16x32* high) {
+  __m256i w[4];
+  for (int v = 0; v < 4; ++v) w[v] = half_words(x[v]);
+  *low = {_mm256_permute2x128_si256(w[0], w[1], 0x20), _mm256_permute2x128_si256(w[2], w[3], 0x20)};
+  *high = {_mm256_permute2x128_si256(w[0], w[1], 0x31), _mm256_permute2x128_si256(w[2], w[3], 0x31)};
+}
+// Words as the upper halves of floats: the even ones, and the odd ones.
+QUIRE_INLINE F32x16 even_floats(I16x32 x) {
+  return {_mm256_castsi256_ps(_mm256_slli_epi32(x.a, 16)), _mm256_castsi256_ps(_mm256_slli_epi32(x.b, 16))};
+}
+QUIRE_INLINE F32x16 odd_floats(I16x32 x) {
+  const __m256i upper = _mm256_set1_epi32((int)0xffff0000u);
+  return {_mm256_castsi256_ps(_mm256_and_si256(x.a, upper)),
+          _mm256_castsi256_ps(_mm256_and_si256(x.b, upper))};
+}
+// Of sixteen words; the machine knows the least of unsigned ones.
+QUIRE_INLINE int reduce_max_words(__m256i x) {
+  __m128i least = _mm_max_epi16(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+  least = _mm_xor_si128(least, _mm_set1_epi16(0x7fff));  // order reversed, unsigned
+  return (int16_t)(_mm_extract_epi16(_mm_minpos_epu16(least), 0) ^ 0x7fff);
+}
+QUIRE_INLINE int reduce_max(I16x32 x) { return reduce_max_words(_mm256_max_epi16(x.a, x.b)); }
+QUIRE_INLINE uint32_t half_at_least(__m256i x, int least) {
+  const __m256i bound = _mm256_set1_epi8((char)least);
+  return (uint32_t)_mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_max_epu8(x, bound), x));
+}
+// One bit a byte: is it `least` at least?
+QUIRE_INLINE uint64_t bytes_at_least(U8x64 x, int least) {
+  return half_at_least(x.a, least) | (uint64_t)half_at_least(x.b, least) << 32;
 }

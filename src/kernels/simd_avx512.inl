@@ -234,7 +234,8 @@ QUIRE_INLINE U8x64 zip_high(U8x64 x, U8x64 y) {
   if constexpr (width == 8) return {_mm512_unpackhi_epi64(x.v, y.v)};
 }
 // A 4 x 4 transposition of parts of 16 bytes.
-QUIRE_INLINE void transpose_parts(U8x64* x) {
+template <class X>  // U8x64 or I32x16
+QUIRE_INLINE void transpose_parts(X* x) {
   const __m512i a = _mm512_shuffle_i32x4(x[0].v, x[1].v, 0x44);
   const __m512i b = _mm512_shuffle_i32x4(x[2].v, x[3].v, 0x44);
   const __m512i c = _mm512_shuffle_i32x4(x[0].v, x[1].v, 0xee);
@@ -243,4 +244,120 @@ QUIRE_INLINE void transpose_parts(U8x64* x) {
   x[1].v = _mm512_shuffle_i32x4(a, b, 0xdd);
   x[2].v = _mm512_shuffle_i32x4(c, d, 0x88);
   x[3].v = _mm512_shuffle_i32x4(c, d, 0xdd);
+}
+
+// ---- single rows (single_rows.inl) ----
+
+QUIRE_INLINE I32x16 iset1(int x) { return {_mm512_set1_epi32(x)}; }
+QUIRE_INLINE I32x16 sub(I32x16 x, I32x16 y) { return {_mm512_sub_epi32(x.v, y.v)}; }
+QUIRE_INLINE U8x64 as_bytes(I32x16 x) { return {x.v}; }
+// Queries computed together, registers of 16 outputs, and rows of keys: as many as give chains of sums side
+// by side, in registers.
+constexpr int kSingleQueries = 1;
+constexpr int kSingleVectors = 4;
+constexpr int kSingleUnroll = 16;
+// Codes of one byte that multiply bytes.
+constexpr float kLargestSingle = 127.0f;
+struct SingleMultipliers {
+  int8_t codes[kMaxHeadDim];
+};
+QUIRE_INLINE void put_multipliers(SingleMultipliers* m, int at, I32x16 codes) {
+  _mm_storeu_si128((__m128i*)(m->codes + at), _mm512_cvtepi32_epi8(codes.v));
+}
+// sum[lane] += sum over j of x[4 lane + j] * m[4 quad + j]
+QUIRE_INLINE I32x16 add_single(I32x16 sum, const Factors& x, const SingleMultipliers& m, int quad) {
+  int32_t four;
+  memcpy(&four, m.codes + 4 * quad, 4);
+  return {_mm512_dpbusd_epi32(sum.v, x.v, _mm512_set1_epi32(four))};
+}
+// The multipliers of 64 dims, each for its own byte.
+struct LaneMultipliers {
+  __m512i v;
+};
+QUIRE_INLINE LaneMultipliers lane_multipliers(const SingleMultipliers& m, int at) {
+  return {_mm512_loadu_si512(m.codes + at)};
+}
+// Sums of a row, in parts that sum_each() adds up.
+using LaneSums = I32x16;
+QUIRE_INLINE LaneSums no_sums() { return izero(); }
+QUIRE_INLINE LaneSums add_lanes(LaneSums sums, const Factors& x, const LaneMultipliers& m) {
+  return {_mm512_dpbusd_epi32(sums.v, x.v, m.v)};
+}
+// The sum of each of 16, as 16 lanes in order.
+QUIRE_INLINE I32x16 sum_each(const LaneSums* x) {
+  __m512i a[8], b[4], c[2];
+  for (int i = 0; i < 8; ++i) {
+    a[i] = _mm512_add_epi32(_mm512_unpacklo_epi32(x[2 * i].v, x[2 * i + 1].v),
+                            _mm512_unpackhi_epi32(x[2 * i].v, x[2 * i + 1].v));
+  }
+  for (int i = 0; i < 4; ++i) {
+    b[i] = _mm512_add_epi32(_mm512_unpacklo_epi64(a[2 * i], a[2 * i + 1]),
+                            _mm512_unpackhi_epi64(a[2 * i], a[2 * i + 1]));
+  }
+  // Each 128-bit part of b[i] now holds parts of the sums of x[4 i .. 4 i + 3].
+  for (int i = 0; i < 2; ++i) {
+    c[i] = _mm512_add_epi32(_mm512_shuffle_i32x4(b[2 * i], b[2 * i + 1], 0x88),
+                            _mm512_shuffle_i32x4(b[2 * i], b[2 * i + 1], 0xdd));
+  }
+  return {_mm512_add_epi32(_mm512_shuffle_i32x4(c[0], c[1], 0x88), _mm512_shuffle_i32x4(c[0], c[1], 0xdd))};
+}
+// The lanes whose bit is set, side by side; up to 16 floats are written. Returns how many count.
+QUIRE_INLINE int store_where(float* p, F32x16 x, uint32_t bits) {
+  _mm512_storeu_ps(p, _mm512_maskz_compress_ps((__mmask16)bits, x.v));
+  return __builtin_popcount(bits);
+}
+// Sixteen pairs of f16: the first of each, and the second.
+QUIRE_INLINE void load_f16_pairs(const uint32_t* p, F32x16* first, F32x16* second) {
+  const __m512i x = _mm512_loadu_si512(p);
+  first->v = _mm512_cvtph_ps(_mm512_cvtepi32_epi16(x));
+  second->v = _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_srli_epi32(x, 16)));
+}
+
+// ---- the index (index.inl) ----
+
+// Pages whose sums of bytes stay in registers.
+constexpr int kIndexPages = 4;
+struct I16x32 {
+  __m512i v;
+};
+QUIRE_INLINE I16x32 load_words(const int16_t* p) { return {_mm512_loadu_si512(p)}; }
+QUIRE_INLINE void store(int16_t* p, I16x32 x) { _mm512_storeu_si512(p, x.v); }
+QUIRE_INLINE I16x32 set_words(int x) { return {_mm512_set1_epi16((int16_t)x)}; }
+QUIRE_INLINE I16x32 as_words(U8x64 x) { return {x.v}; }
+QUIRE_INLINE U8x64 add_bytes(U8x64 x, U8x64 y) { return {_mm512_add_epi8(x.v, y.v)}; }
+QUIRE_INLINE I16x32 add(I16x32 x, I16x32 y) { return {_mm512_add_epi16(x.v, y.v)}; }
+QUIRE_INLINE I16x32 sub_saturated(I16x32 x, I16x32 y) { return {_mm512_subs_epi16(x.v, y.v)}; }
+QUIRE_INLINE I16x32 max(I16x32 x, I16x32 y) { return {_mm512_max_epi16(x.v, y.v)}; }
+// Rounds down.
+QUIRE_INLINE I16x32 sixteenth(I16x32 x) { return {_mm512_srai_epi16(x.v, 4)}; }
+// x * y / 2^15, rounded to the nearest.
+QUIRE_INLINE I16x32 multiply_high(I16x32 x, I16x32 y) { return {_mm512_mulhrs_epi16(x.v, y.v)}; }
+// What zip_low<1>() and zip_high<1>() of bytes were, saturated.
+QUIRE_INLINE U8x64 pack_words(I16x32 low, I16x32 high) { return {_mm512_packus_epi16(low.v, high.v)}; }
+// 64 floats, saturated, as words in the order of zip_low<1>() and zip_high<1>() of their bytes.
+QUIRE_INLINE void words_of(const F32x16* x, I16x32* low, I16x32* high) {
+  __m256i w[4];
+  for (int v = 0; v < 4; ++v) w[v] = _mm512_cvtsepi32_epi16(to_int(x[v]).v);
+  const __m512i a = _mm512_inserti64x4(_mm512_castsi256_si512(w[0]), w[1], 1);
+  const __m512i b = _mm512_inserti64x4(_mm512_castsi256_si512(w[2]), w[3], 1);
+  low->v = _mm512_shuffle_i32x4(a, b, 0x88);
+  high->v = _mm512_shuffle_i32x4(a, b, 0xdd);
+}
+// Words as the upper halves of floats: the even ones, and the odd ones.
+QUIRE_INLINE F32x16 even_floats(I16x32 x) { return {_mm512_castsi512_ps(_mm512_slli_epi32(x.v, 16))}; }
+QUIRE_INLINE F32x16 odd_floats(I16x32 x) {
+  return {_mm512_castsi512_ps(_mm512_and_si512(x.v, _mm512_set1_epi32((int)0xffff0000u)))};
+}
+// Of sixteen words; the machine knows the least of unsigned ones.
+QUIRE_INLINE int reduce_max_words(__m256i x) {
+  __m128i least = _mm_max_epi16(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+  least = _mm_xor_si128(least, _mm_set1_epi16(0x7fff));  // order reversed, unsigned
+  return (int16_t)(_mm_extract_epi16(_mm_minpos_epu16(least), 0) ^ 0x7fff);
+}
+QUIRE_INLINE int reduce_max(I16x32 x) {
+  return reduce_max_words(_mm256_max_epi16(_mm512_castsi512_si256(x.v), _mm512_extracti64x4_epi64(x.v, 1)));
+}
+// One bit a byte: is it `least` at least?
+QUIRE_INLINE uint64_t bytes_at_least(U8x64 x, int least) {
+  return _mm512_cmpge_epu8_mask(x.v, _mm512_set1_epi8((char)least));
 }

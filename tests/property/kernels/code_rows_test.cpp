@@ -21,7 +21,7 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 // Kernels on bytes round queries, centroids and weights to 1/254 of the largest.
 bool on_bytes(const Ops& table, Code code) {
   const std::string name = info(code).name;
-  return std::string(table.name) == "avx512" && (name.starts_with("nested") || name == "signvq");
+  return std::string(table.name) != "scalar" && (name.starts_with("nested") || name == "signvq");
 }
 
 struct Pages {

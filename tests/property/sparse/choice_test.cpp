@@ -30,7 +30,7 @@ Recipe recipe_of(const Case& c, const std::string& selection) {
 
 // How far a score may lie from that of the decoded row: bytes of fused kernels.
 double score_error(const Case& c) {
-  return std::string(ops().name) == "avx512"
+  return std::string(ops().name) != "scalar"
              ? 0.004 * c.sharpness * std::sqrt(static_cast<double>(c.head_dim))
              : 1e-3;
 }
