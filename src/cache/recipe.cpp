@@ -265,7 +265,7 @@ std::vector<RecipeInfo> list_recipes() {
       {"full", "every token, f16 keys and values unless k= and v= say otherwise"},
       {"quire",
        "k=nested4,v=nested3, of which a step reads the rows that the sign plane of the keys names; settings: "
-       "budget=7.5% or N rows, or mass=0.9; candidates=1.5 (by mass 20%), dense=0 first layers read whole"},
+       "budget=7.5% or N rows, or mass=0.9; candidates=1.5 (by mass 35%), dense=0 first layers read whole"},
       {"selfindex",
        "k=signvq,v=signvq as Self-Indexing KVCache (arXiv 2603.14224): full_rows=64, and the rows that the "
        "index names for the group's mean query; settings as of quire, and queries=max|mean"},

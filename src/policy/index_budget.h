@@ -20,7 +20,7 @@ struct IndexBudget {
 // Fewest rows a budget by share comes to: a short text is not worth searching.
 constexpr size_t kLeastIndexRows = 256;
 // Share of the tokens that are candidates of a budget by mass, unless said otherwise.
-constexpr double kMassCandidates = 0.2;
+constexpr double kMassCandidates = 0.35;
 
 // The same for a step: numbers of coded rows of one KV head.
 struct StepBudget {
