@@ -42,8 +42,8 @@ struct SingleRows<SignVq> {
 };
 template <>
 struct Fused<SignVq> {
-  static constexpr auto score = signvq_score;
-  static constexpr auto accumulate = signvq_accumulate;
+  static constexpr auto score = row_score<VqPageKeys>;
+  static constexpr auto accumulate = row_accumulate<VqPageValues>;
   static constexpr auto open_keys = quire::QUIRE_ISA::open_keys<SignVq, KeyPage>;
   static constexpr auto open_values = quire::QUIRE_ISA::open_values<SignVq>;
 };

@@ -128,24 +128,46 @@ struct SingleVqValues : VqRows {
   }
 };
 
-// Whole pages are runs of single rows.
-QUIRE_INLINE void list_page(uint16_t* rows) {
-  for (int t = 0; t < kPageTokens; ++t) rows[t] = (uint16_t)t;
-}
+// Whole pages, as row_bytes.inl reads them.
+struct VqPage : VqRows {
+  static constexpr int kZero = 128;
+  const uint8_t* rows;
+  VqTables tables[kPageTokens / kRowTile];
+  float row_scales[kPageTokens];
 
-void signvq_score(const Codebook& book, const float* q, int n, int head_dim, KeyPage page, uint64_t,
-                  float* scores, BytesAhead next) {
-  fetch_ahead(next);
-  uint16_t rows[kPageTokens];
-  list_page(rows);
-  score_single_rows<SingleVqKeys>(book, q, n, head_dim, {&page, rows, kPageTokens}, scores, {});
-}
+  template <bool with_signs>
+  QUIRE_INLINE_MEMBER void make_tables() {
+    const int n_groups = SignVq::groups(head_dim);
+    for (int first = 0; first < kPageTokens; first += kRowTile) {
+      VqParameters parameters;
+      for (int i = 0; i < kRowTile; ++i) parameters.put(i, row(first + i), n_groups);
+      make_vq_tables<with_signs>(parameters, n_groups, &tables[first / kRowTile], row_scales + first);
+    }
+  }
+  QUIRE_INLINE_MEMBER VqPage(int dim, const uint8_t* from) : VqRows(dim), rows(from) {}
+  QUIRE_INLINE_MEMBER const uint8_t* row(int t) const { return rows + t * row_bytes(head_dim); }
+  QUIRE_INLINE_MEMBER U8x64 bytes(int t, U8x64 places, int w) const {
+    return look_up(tables[t / kRowTile].of(t % kRowTile, w), codes(places, row(t), w));
+  }
+  QUIRE_INLINE_MEMBER void scales(float* out) const { memcpy(out, row_scales, sizeof row_scales); }
+};
 
-void signvq_accumulate(const Codebook& book, const float* p, const float* correction, uint64_t named, int n,
-                       int head_dim, const uint8_t* page, float* o, BytesAhead next) {
-  fetch_ahead(next);
-  uint16_t rows[kPageTokens];
-  list_page(rows);
-  accumulate_single_rows<SingleVqValues>(book, p, correction, {&page, rows, kPageTokens}, named, n, head_dim,
-                                         o, {}, 0);
-}
+struct VqPageKeys : VqPage {
+  uint64_t signs[kRowWords * kPageTokens];
+
+  QUIRE_INLINE_MEMBER VqPageKeys(const Codebook&, int dim, KeyPage page) : VqPage(dim, page.rows) {
+    make_tables<true>();
+    spread_signs(page.index, dim, signs);
+  }
+  QUIRE_INLINE_MEMBER U8x64 word(int t, int w) const {
+    const uint8_t* sign = (const uint8_t*)(signs + kPageTokens * w + sign_slot(t));
+    return bytes(t, add_where(second_group, sign, 4), w);
+  }
+};
+
+struct VqPageValues : VqPage {
+  QUIRE_INLINE_MEMBER VqPageValues(const Codebook&, int dim, const uint8_t* page) : VqPage(dim, page) {
+    make_tables<false>();
+  }
+  QUIRE_INLINE_MEMBER U8x64 word(int t, int w) const { return bytes(t, second_group, w); }
+};
