@@ -107,12 +107,33 @@ void SparseHead::estimate(size_t chunk) {
   }
 }
 
+// By the estimates. The largest first: one exponential a chunk.
+double SparseHead::coded_log_sum(size_t table) const {
+  double top = -std::numeric_limits<double>::infinity();
+  for (const Chunk& chunk : chunks_) top = std::max(top, chunk.log2_sums[table] / kEstimatesPerNat);
+  double sum = 0;
+  for (const Chunk& chunk : chunks_) sum += std::exp(chunk.log2_sums[table] / kEstimatesPerNat - top);
+  return top + std::log(sum);
+}
+
+// Of exact rows and candidates.
+double SparseHead::scored_log_sum(size_t row) const {
+  double top = exact_log_sums_[row];
+  for (const Chunk& chunk : chunks_) top = std::max(top, static_cast<double>(chunk.state.m[row]));
+  if (std::isinf(top)) return top;
+  double sum = std::exp(exact_log_sums_[row] - top);
+  for (const Chunk& chunk : chunks_) {
+    const PartialState& state = chunk.state;
+    if (state.l[row] > 0.0f) sum += state.l[row] * std::exp(state.m[row] - top);
+  }
+  return top + std::log(sum);
+}
+
 void SparseHead::propose(const double* log_sums) {
   offsets_.resize(tables_.size());
   for (size_t h = 0; h < queries_.group; ++h) {
     const size_t table = limits_.mean_query ? 0 : h;
-    double coded = -std::numeric_limits<double>::infinity();
-    for (const Chunk& chunk : chunks_) coded = add_logs(coded, chunk.log2_sums[table] / kEstimatesPerNat);
+    const double coded = coded_log_sum(table);
     exact_log_sums_[h] = log_sums[h];
     const double bias = frames_->key_framed ? queries_.bias[h] : 0;
     const double all = std::min(add_logs(coded + bias, log_sums[h]), coded + bias + kMostBelowExact);
@@ -131,10 +152,13 @@ namespace {
 
 // The bits set in words, as positions.
 void list_bits(const uint64_t* words, size_t n_words, std::vector<uint16_t>& positions) {
-  positions.clear();
+  size_t n = 0;
+  for (size_t word = 0; word < n_words; ++word) n += static_cast<size_t>(std::popcount(words[word]));
+  positions.resize(n);
+  uint16_t* to = positions.data();
   for (size_t word = 0; word < n_words; ++word) {
     for (uint64_t left = words[word]; left != 0; left &= left - 1) {
-      positions.push_back(static_cast<uint16_t>(64 * word + static_cast<size_t>(std::countr_zero(left))));
+      *to++ = static_cast<uint16_t>(64 * word + static_cast<size_t>(std::countr_zero(left)));
     }
   }
 }
@@ -187,9 +211,7 @@ size_t SparseHead::all_tiles() const {
 void SparseHead::choose() {
   if (!ranks()) return keep_all();
   for (size_t h = 0; h < queries_.group; ++h) {
-    double sum = exact_log_sums_[h];
-    for (const Chunk& chunk : chunks_) sum = add_logs(sum, chunk.state.log_sum(h));
-    log_sums_[h] = static_cast<float>(sum);
+    log_sums_[h] = static_cast<float>(scored_log_sum(h));
   }
   levels_.resize(std::max(levels_.size(), all_tiles() * kTokensPerPage));
   limits_.mass > 0 ? keep_by_mass() : keep_by_rank();

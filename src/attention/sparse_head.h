@@ -81,6 +81,8 @@ class SparseHead {
   // Query rows as the codes of the keys want them.
   const float* coded_queries() const { return frames_->key_framed ? queries_.framed : queries_.q; }
   void make_tables();
+  double coded_log_sum(size_t table) const;
+  double scored_log_sum(size_t row) const;
   void list_candidates();
   KeyRowRefs candidates(size_t chunk) const;  // none past the last chunk
   void sum_scores(Chunk& chunk) const;
