@@ -135,11 +135,7 @@ struct SingleRows {
   static constexpr auto score = score_coded_rows<F>;
   static constexpr auto accumulate = accumulate_coded_rows<F>;
 };
-// Formats whose kernels are built in this file (isa_panels.cpp, isa_planes.cpp).
-template <class F>
-constexpr bool kBuiltHere = false;
-
-// Adds what is built here to the table.
+// Adds a format to the table.
 template <class F>
 void add_code(int code, CodeOps& ops) {
   ops.seal_keys[code] = seal_keys<F>;
@@ -156,11 +152,12 @@ void add_code(int code, CodeOps& ops) {
   ops.score_rows[code] = SingleRows<F>::score;
   ops.accumulate_rows[code] = SingleRows<F>::accumulate;
 }
-template <class F>
-void add_code_if_here(int code, CodeOps& ops) {
-  if constexpr (kBuiltHere<F>) add_code<F>(code, ops);
+template <class F, bool kIndexed>
+void add_code_if(int code, CodeOps& ops) {
+  if constexpr (IndexedFormat<F> == kIndexed) add_code<F>(code, ops);
 }
-template <class... Entries>
-void add_codes_here(CodeList<Entries...>, CodeOps& ops) {
-  (add_code_if_here<typename Entries::Type>((int)Entries::code, ops), ...);
+// All formats with an index (isa_planes.cpp), or all others (isa_panels.cpp).
+template <bool kIndexed, class... Entries>
+void add_codes(CodeList<Entries...>, CodeOps& ops) {
+  (add_code_if<typename Entries::Type, kIndexed>((int)Entries::code, ops), ...);
 }

@@ -30,41 +30,28 @@ void add_plane_codes(Ops& ops);
 
 namespace {
 
-// A table is made when it is first asked for: its functions are code that the machine must have.
+// A table is made when it is first asked for: what adds to it is code that the machine must have.
+template <void (*... kAdd)(Ops&)>
+const Ops& table_of() {
+  static const Ops table = [] {
+    Ops ops{};
+    (kAdd(ops), ...);
+    return ops;
+  }();
+  return table;
+}
+
 const Ops& scalar_ops() {
-  static const Ops table = [] {
-    Ops ops{};
-    scalar::add_weights(ops);
-    scalar::add_rows(ops);
-    scalar::add_panel_codes(ops);
-    scalar::add_plane_codes(ops);
-    return ops;
-  }();
-  return table;
+  using namespace scalar;
+  return table_of<add_weights, add_rows, add_panel_codes, add_plane_codes>();
 }
-
 const Ops& avx2_ops() {
-  static const Ops table = [] {
-    Ops ops{};
-    avx2::add_weights(ops);
-    avx2::add_rows(ops);
-    avx2::add_panel_codes(ops);
-    avx2::add_plane_codes(ops);
-    return ops;
-  }();
-  return table;
+  using namespace avx2;
+  return table_of<add_weights, add_rows, add_panel_codes, add_plane_codes>();
 }
-
 const Ops& avx512_ops() {
-  static const Ops table = [] {
-    Ops ops{};
-    avx512::add_weights(ops);
-    avx512::add_rows(ops);
-    avx512::add_panel_codes(ops);
-    avx512::add_plane_codes(ops);
-    return ops;
-  }();
-  return table;
+  using namespace avx512;
+  return table_of<add_weights, add_rows, add_panel_codes, add_plane_codes>();
 }
 
 bool has_avx2() {

@@ -1,4 +1,4 @@
-// Kernels of the codes that lie in panels.
+// Kernels of the codes without an index: those that lie in panels, and any that have none of their own.
 #include "kernels/isa_begin.inl"
 
 namespace quire {
@@ -62,25 +62,10 @@ struct Fused<TurboProd<bits>> {
   static constexpr auto open_values = quire::QUIRE_ISA::open_values<TurboProd<bits>>;
 };
 
-template <>
-constexpr bool kBuiltHere<Q8> = true;
-template <>
-constexpr bool kBuiltHere<Q4> = true;
-template <int bits>
-constexpr bool kBuiltHere<TurboPanel<bits>> = true;
-template <int bits>
-constexpr bool kBuiltHere<TurboProd<bits>> = true;
-template <int bits>
-constexpr bool kBuiltHere<Kivi<bits>> = true;
-template <>
-constexpr bool kBuiltHere<Polar4> = true;
-template <>
-constexpr bool kBuiltHere<Polar4r> = true;
-
 }  // namespace
 
 void add_panel_codes(Ops& ops) {
-  add_codes_here(Codes{}, ops.codes);
+  add_codes<false>(Codes{}, ops.codes);
   ops.codes.frame_queries = frame_queries;
   ops.codes.unframe_output = unframe_output;
   ops.codes.sketch_queries = sketch_queries;

@@ -49,14 +49,9 @@ struct Fused<SignVq> {
 };
 #endif
 
-template <int bits>
-constexpr bool kBuiltHere<Turbo<bits>> = true;
-template <>
-constexpr bool kBuiltHere<SignVq> = true;
-
 }  // namespace
 
-void add_plane_codes(Ops& ops) { add_codes_here(Codes{}, ops.codes); }
+void add_plane_codes(Ops& ops) { add_codes<true>(Codes{}, ops.codes); }
 
 }  // namespace QUIRE_ISA
 }  // namespace quire
