@@ -1,9 +1,6 @@
 #include "cache/index_settings.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
-#include <cstdio>
 #include <iterator>
 
 namespace quire {
@@ -14,42 +11,10 @@ constexpr std::string_view kNames[] = {"budget", "mass", "candidates", "dense", 
 constexpr double kMostRows = 1e9;
 constexpr double kMostLayers = 4096;
 
-std::string number_text(double x) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.10g", x);
-  return text;
-}
-
-// x as its text says it, so that a recipe is what its text parses to.
-double as_printed(double x) {
-  const std::string text = number_text(x);
-  std::from_chars(text.data(), text.data() + text.size(), x);
-  return x;
-}
-
 }  // namespace
 
 bool is_index_setting(std::string_view name) {
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
-}
-
-double IndexSettings::parse_number(std::string_view name, std::string_view value, double least,
-                                   double most) const {
-  double x = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), x);
-  if (error != std::errc() || end != value.data() + value.size() || !(x >= least && x <= most)) {
-    fail_(std::string(name) + "= takes a number from " + number_text(least) + " to " + number_text(most) +
-          ", not '" + std::string(value.substr(0, 40)) + "'");
-  }
-  return as_printed(x);
-}
-
-size_t IndexSettings::parse_whole(std::string_view name, std::string_view value, double least,
-                                  double most) const {
-  const double x = parse_number(name, value, least, most);
-  if (x != std::floor(x))
-    fail_(std::string(name) + "= takes a whole number, not '" + std::string(value.substr(0, 40)) + "'");
-  return static_cast<size_t>(x);
 }
 
 void IndexSettings::parse_budget(std::string_view value) {
@@ -57,11 +22,11 @@ void IndexSettings::parse_budget(std::string_view value) {
   budget_.rows = 0;
   if (value.ends_with('%')) {
     value.remove_suffix(1);
-    budget_.share = parse_number("budget (in %)", value, 0, 100) / 100;
+    budget_.share = parse_setting_number(fail_, "budget (in %)", value, 0, 100) / 100;
     if (budget_.share == 0) fail_("budget=0% reads nothing");
     return;
   }
-  budget_.rows = parse_whole("budget", value, 1, kMostRows);
+  budget_.rows = static_cast<size_t>(parse_setting_whole(fail_, "budget", value, 1, kMostRows));
 }
 
 void IndexSettings::parse(std::string_view name, std::string_view value) {
@@ -70,7 +35,7 @@ void IndexSettings::parse(std::string_view name, std::string_view value) {
     has_budget_ = true;
     if (name == "budget") return parse_budget(value);
     budget_.share = 0;
-    budget_.mass = parse_number(name, value, 0.01, 1);
+    budget_.mass = parse_setting_number(fail_, name, value, 0.01, 1);
     return;
   }
   bool& given = name == "candidates" ? has_candidates_ : name == "dense" ? has_dense_ : has_queries_;
@@ -80,12 +45,13 @@ void IndexSettings::parse(std::string_view name, std::string_view value) {
     if (value != "max" && value != "mean") fail_("queries= takes max or mean");
     budget_.mean_query = value == "mean";
   } else if (name == "dense") {
-    budget_.dense_layers = parse_whole(name, value, 0, kMostLayers);
+    budget_.dense_layers = static_cast<size_t>(parse_setting_whole(fail_, name, value, 0, kMostLayers));
   } else if (value.ends_with('%')) {
-    budget_.candidates = parse_number(name, value.substr(0, value.size() - 1), 0.01, 100) / 100;
+    budget_.candidates =
+        parse_setting_number(fail_, name, value.substr(0, value.size() - 1), 0.01, 100) / 100;
     candidates_are_share_ = true;
   } else {
-    budget_.candidates = parse_number(name, value, 1, 100);
+    budget_.candidates = parse_setting_number(fail_, name, value, 1, 100);
   }
 }
 

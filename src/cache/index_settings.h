@@ -1,16 +1,13 @@
 // The settings of a selection by index, as text.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <string_view>
 
+#include "cache/setting_number.h"
 #include "policy/index_budget.h"
 
 namespace quire {
-
-// Called with what is wrong; does not return.
-using SettingError = std::function<void(const std::string&)>;
 
 // The names of the settings.
 bool is_index_setting(std::string_view name);
@@ -27,8 +24,6 @@ class IndexSettings {
   IndexBudget finish() const;
 
  private:
-  double parse_number(std::string_view name, std::string_view value, double least, double most) const;
-  size_t parse_whole(std::string_view name, std::string_view value, double least, double most) const;
   void parse_budget(std::string_view value);
 
   SettingError fail_;

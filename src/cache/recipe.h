@@ -11,6 +11,7 @@
 #include "format/row_format.h"
 #include "format/side_format.h"
 #include "policy/index_budget.h"
+#include "policy/policy_choice.h"
 
 namespace quire {
 
@@ -22,8 +23,8 @@ enum class FrameKind : uint8_t {
   kCentred,     // the same, and values centred too: measured to be worse (ADR 6), kept to compare with
 };
 
-// Every KV-cache method is a point on free axes: the formats of keys and values, which tokens stay exact,
-// which are read. Today all tokens are kept; those older than the tail may be coded, and read in part.
+// Every KV-cache method is a point on free axes: the formats of keys and values, which tokens are kept and
+// which of these stay exact, which are read, which coded ones have a decoded copy.
 struct Recipe {
   constexpr Recipe() = default;
   // Every token in exact rows.
@@ -47,9 +48,17 @@ struct Recipe {
   // So many rows of each KV head stay exact, chosen then as those that the last query likes best; at most 64.
   size_t full_rows = 0;
 
+  PolicyChoice keep = {};
+  PolicyChoice select = {};
+  PolicyChoice promote = {};
+
   bool operator==(const Recipe&) const = default;
 
   bool seals() const { return coded; }
+  // Rows leave the cache for good.
+  bool drops() const { return keep.given() && !coded; }
+  SideFormat key_side() const { return coded ? keys : SideFormat::exact(key_format); }
+  SideFormat value_side() const { return coded ? values : SideFormat::exact(value_format); }
   FrameKind frame_of(const SideFormat& side) const;
   bool needs_calibration() const;
 
@@ -61,13 +70,17 @@ struct Recipe {
   //   k=turbo4,v=turbo3,tail=128
   //   quire(budget=20%)          = k=nested4,v=nested3,select=sign(budget=20%)
   //   selfindex                  = k=signvq,v=signvq,full_rows=64,select=sign(candidates=1,queries=mean)
+  //   h2o(budget=10%)            = keep=h2o(budget=10%)
+  //   k=turbo2,v=turbo2,keep=log(reserve=128)
+  //   monarch(window=256)        = k=nested4,v=nested3,tail=256,select=sign,promote=pages
   std::string text() const;
 
-  // Reads `full`, `quire`, `selfindex`, a format's name for both sides, each with settings in parentheses, or
+  // Reads `full`, a named recipe, a format's name for both sides, each with settings in parentheses, or
   // settings alone: k=FORMAT, v=FORMAT, sink=N, tail=N, frame=plain|rotated|calibrated|centred,
-  // stats=model|prompt, full_rows=N, select=sign(...). In the parentheses of sign, quire and selfindex:
-  // budget=P%|N, mass=SHARE, candidates=X, dense=LAYERS, queries=max|mean. Throws Error of one sentence; an
-  // unknown name is answered with the nearest known.
+  // stats=model|prompt, full_rows=N, keep=POLICY(...), select=sign(...) or POLICY(...), promote=POLICY(...).
+  // In the parentheses of a named recipe the settings of its policy stand as well; of sign: budget=P%|N,
+  // mass=SHARE, candidates=X, dense=LAYERS, queries=max|mean. Throws Error of one sentence; an unknown name
+  // is answered with the nearest known.
   static Recipe parse(std::string_view text);
 
   // Reads a list of recipes with commas between them. A comma in parentheses belongs to its recipe. A recipe

@@ -1,0 +1,45 @@
+#include "cache/setting_number.h"
+
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+
+namespace quire {
+
+namespace {
+
+std::string shown(std::string_view value) { return std::string("'").append(value.substr(0, 40)).append("'"); }
+
+double as_printed(double x) {
+  const std::string text = number_text(x);
+  std::from_chars(text.data(), text.data() + text.size(), x);
+  return x;
+}
+
+}  // namespace
+
+std::string number_text(double x) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.10g", x);
+  return text;
+}
+
+double parse_setting_number(const SettingError& fail, std::string_view name, std::string_view value,
+                            double least, double most) {
+  double x = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), x);
+  if (error != std::errc() || end != value.data() + value.size() || !(x >= least && x <= most)) {
+    fail(std::string(name) + "= takes a number from " + number_text(least) + " to " + number_text(most) +
+         ", not " + shown(value));
+  }
+  return as_printed(x);
+}
+
+double parse_setting_whole(const SettingError& fail, std::string_view name, std::string_view value,
+                           double least, double most) {
+  const double x = parse_setting_number(fail, name, value, least, most);
+  if (x != std::floor(x)) fail(std::string(name) + "= takes a whole number, not " + shown(value));
+  return x;
+}
+
+}  // namespace quire

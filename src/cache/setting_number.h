@@ -1,0 +1,24 @@
+// Numbers in the settings of recipes.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace quire {
+
+// Called with what is wrong; does not return.
+using SettingError = std::function<void(const std::string&)>;
+
+// Ten digits at most.
+std::string number_text(double x);
+
+// As its text says it, so that a recipe is what its text parses to. Calls `fail` for anything but a number
+// from `least` to `most`.
+double parse_setting_number(const SettingError& fail, std::string_view name, std::string_view value,
+                            double least, double most);
+// The same of whole numbers.
+double parse_setting_whole(const SettingError& fail, std::string_view name, std::string_view value,
+                           double least, double most);
+
+}  // namespace quire
