@@ -180,9 +180,10 @@ void attend_sealed_pages(const LayerView& view, size_t kv_head, const Parts::Par
 void attend_sinks(const LayerView& view, size_t kv_head, const Selection& selection,
                   const PageAttention& work) {
   const size_t n_sinks = view.layer->sink_tokens;
-  const uint64_t selected = selection.word(kv_head, 0) & ((uint64_t{1} << n_sinks) - 1);
-  const uint64_t rows = row_masks(work.queries, selected, view.n_tokens, 0, work.scratch.masks.data());
+  // Every query comes after them, as rows are sealed or dropped between steps.
+  const uint64_t rows = selection.word(kv_head, 0) & ((uint64_t{1} << n_sinks) - 1);
   if (rows == 0) return;
+  std::fill_n(work.scratch.masks.begin(), work.n_rows(), rows);
   ops().score_rows[static_cast<size_t>(view.layout->key_format)](
       work.queries.q, work.dim, work.n_rows(), work.head_dim(), view.sink_keys(kv_head),
       static_cast<int>(n_sinks), work.scratch.scores.data());

@@ -1,11 +1,13 @@
 #include "cache/cache.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 
 #include "base/error.h"
 #include "cache/lane.h"
+#include "kernels/ops.h"
 
 namespace quire {
 
@@ -18,20 +20,32 @@ constexpr size_t kTileQueries = 32;
 }  // namespace
 
 Cache::Cache(const Recipe& recipe, const Geometry& geometry, PagePool& pool,
-             std::shared_ptr<const Calibration> calibration, std::shared_ptr<const KeyBiases> key_biases)
+             std::shared_ptr<const Calibration> calibration, std::shared_ptr<const KeyBiases> key_biases,
+             std::shared_ptr<const RopeFrequencies> rope_frequencies)
     : Cache(std::make_shared<const CacheStatistics>(recipe, geometry, std::move(calibration),
                                                     std::move(key_biases)),
-            recipe, geometry, pool) {}
+            recipe, geometry, pool, std::move(rope_frequencies)) {}
 
 Cache::Cache(std::shared_ptr<const CacheStatistics> statistics, const Recipe& recipe,
-             const Geometry& geometry, PagePool& pool)
+             const Geometry& geometry, PagePool& pool,
+             std::shared_ptr<const RopeFrequencies> rope_frequencies)
     : recipe_(recipe),
       geometry_(geometry),
       statistics_(std::move(statistics)),
       prompt_(geometry.n_layers),
       store_(layer_layouts(recipe, geometry), pool),
+      rope_frequencies_(std::move(rope_frequencies)),
       selector_(std::make_unique<SelectAll>()),
-      placement_(std::make_unique<StayInPlace>()) {}
+      placement_(std::make_unique<StayInPlace>()) {
+  if (recipe.drops()) dropping_.emplace(make_retention(recipe.keep, recipe.sink_tokens), geometry);
+  if (!recipe.coded || !recipe.keep.given()) return;
+  reserving_.emplace(log_reserve(recipe.keep, recipe.sink_tokens));
+  for (size_t layer = 0; layer < geometry.n_layers; ++layer) {
+    if (!statistics_->has_key_bias(layer)) continue;
+    throw Error("recipe '" + recipe.text() + "': keep=log moves rows, and the model's keys have a bias that " +
+                "is taken off by position");
+  }
+}
 
 Cache::Cache(Cache&&) noexcept = default;
 Cache& Cache::operator=(Cache&&) noexcept = default;
@@ -43,9 +57,21 @@ void Cache::begin_step(size_t n_new, int n_members) {
   step_tokens_ = n_new;
   stats_ = StepStats{};
   while (lanes_.size() < static_cast<size_t>(n_members)) lanes_.push_back(std::make_unique<Lane>());
+  if (dropping_) dropping_->begin_step(static_cast<size_t>(n_members));
+  if (reserving_) reserving_->begin_step(n_new, due_pages());
+  turn_to_sinks();
 }
 
-bool Cache::extends_at_once(size_t n_new) const { return !recipe_.seals() || n_new <= kSmallStep; }
+// Pages of every layer that are coded when the step is done.
+size_t Cache::due_pages() const {
+  if (geometry_.n_layers == 0) return 0;
+  const LayerLayout& layout = store_.layer_layout(0);
+  return layout.sealed_pages(n_tokens() + step_tokens_) - layout.sealed_pages(n_tokens());
+}
+
+bool Cache::extends_at_once(size_t n_new) const {
+  return (!recipe_.seals() && !recipe_.drops()) || n_new <= kSmallStep;
+}
 
 // Before anything is changed or computed: pages are allocated in the middle of a step too, where nothing can
 // be refused.
@@ -65,9 +91,11 @@ void Cache::begin_layer(Worker& worker, size_t layer) {
 }
 
 void Cache::end_layer(Worker& worker, size_t layer) {
+  if (dropping_) return dropping_->drop(worker, layer, step_tokens_, store_);
   const size_t n_total = n_tokens() + step_tokens_;
   const LayerLayout& layout = store_.layer_layout(layer);
   if (layout.sealed_pages(n_total) <= layout.sealed_pages(n_tokens())) return;  // nothing is due
+  if (reserving_) reserving_->arrange(worker, layer, store_);
   if (recipe_.prompt_statistics) make_statistics(worker, layer, n_total);
   if (worker.rank() == 0) sealing_ = store_.begin_sealing(layer, n_total);
   worker.barrier();
@@ -98,26 +126,29 @@ void Cache::attend(Worker& worker, size_t layer, size_t first, size_t n, const f
   if (const auto limits = sparse_limits(layer, view, n)) {
     return attend_sparse(worker, layer, view, *limits, q, out);
   }
-  if (worker.rank() == 0) count_reads(view, first, n);
+  if (worker.rank() == 0) count_reads(view, n);
   if (n <= kTileQueries) {
-    attend_parts(worker, layer, view, first, n, q, ldq, out, ldo);
+    attend_parts(worker, layer, view, n, q, ldq, out, ldo);
   } else {
-    attend_tiles(worker, layer, view, first, n, q, ldq, out, ldo);
+    attend_tiles(worker, layer, view, n, q, ldq, out, ldo);
   }
+  if (dropping_) dropping_->observe(worker, layer, view, first, n, step_tokens_, q, ldq);
 }
 
-// Each query reads the tokens up to its own; the queries of a tile share one read of their rows' bytes.
-void Cache::count_reads(const LayerView& view, size_t first, size_t n) {
-  const size_t start = n_tokens() + first;
+// Each of the last n queries reads the rows up to its own; the queries of a tile share one read of their
+// rows' bytes.
+void Cache::count_reads(const LayerView& view, size_t n) {
+  const size_t start = view.n_tokens - n;
   const size_t n_sealed = view.n_sealed();
-  const uint64_t sealed_bytes =
+  const size_t n_sinks = n_sealed == 0 && view.sinks != nullptr ? view.layer->sink_tokens : 0;
+  const uint64_t beside_bytes =
       n_sealed * (view.layer->sealed.page_bytes() +
                   view.layer->sealed.n_kv_heads * view.layer->sealed.index_bytes()) +
-      (n_sealed > 0 ? view.layer->beside_bytes() : 0);
-  stats_.rows_read += view.layout->n_kv_heads * (n * start + n * (n + 1) / 2);
+      (n_sealed > 0 || n_sinks > 0 ? view.layer->beside_bytes() : 0);
+  stats_.rows_read += view.layout->n_kv_heads * (n * (start + n_sinks) + n * (n + 1) / 2);
   for (size_t tile = 0; tile < n; tile += kTileQueries) {
     const size_t n_open = start + std::min(n, tile + kTileQueries) - n_sealed * kTokensPerPage;
-    stats_.bytes_read += n_open * view.layout->token_bytes() + sealed_bytes;
+    stats_.bytes_read += n_open * view.layout->token_bytes() + beside_bytes;
   }
 }
 
@@ -183,7 +214,7 @@ void Cache::merge_parts(Lane& lane, const Parts& parts, size_t layer, size_t hea
 }
 
 // Long prefill: tiles of queries are enough work for all members.
-void Cache::attend_tiles(Worker& worker, size_t layer, const LayerView& view, size_t first, size_t n,
+void Cache::attend_tiles(Worker& worker, size_t layer, const LayerView& view, size_t n,
                          const float* q, size_t ldq, float* out, size_t ldo) {
   const size_t n_kv_heads = view.layout->n_kv_heads;
   const size_t dim = view.layout->head_dim;
@@ -200,13 +231,15 @@ void Cache::attend_tiles(Worker& worker, size_t layer, const LayerView& view, si
     Lane& lane = *lanes_[static_cast<size_t>(worker.rank())];
     lane.q.resize(n_rows * dim);
     gather_rows(q + start * ldq + head * group * dim, ldq, count, group * dim, lane.q.data());
-    const size_t position = n_tokens() + first + start;
+    const size_t position = view.n_tokens - n + start;
     const Parts parts(view, position + count);
     const QueryRows queries =
         framed_queries(lane.framed, parts, layer, head, {lane.q.data(), count, group, position});
     merge_parts(lane, parts, layer, head, n_rows, [&](size_t i) -> const PartialState& {
       const HeadFrames own = frames(layer, head);
-      attend_alone(view, head, parts[i], queries, everything, own, lane.scratch, lane.part);
+      QueryRows turned{};
+      attend_alone(view, head, parts[i], queries_of(parts[i], queries, lane, turned), everything, own,
+                   lane.scratch, lane.part);
       return lane.part;
     });
     scatter_output(lane.total, count, group, out + start * ldo + head * group * dim, ldo);
@@ -214,7 +247,7 @@ void Cache::attend_tiles(Worker& worker, size_t layer, const LayerView& view, si
 }
 
 // Few queries: the parts of all heads are shared out, their states merged afterwards in order.
-void Cache::attend_parts(Worker& worker, size_t layer, const LayerView& view, size_t first, size_t n,
+void Cache::attend_parts(Worker& worker, size_t layer, const LayerView& view, size_t n,
                          const float* q, size_t ldq, float* out, size_t ldo) {
   const size_t n_kv_heads = view.layout->n_kv_heads;
   const size_t dim = view.layout->head_dim;
@@ -237,15 +270,17 @@ void Cache::attend_parts(Worker& worker, size_t layer, const LayerView& view, si
       gather_rows(rows, ldq, n, group * dim, own.q.data());
       rows = own.q.data();
     }
-    own.rows = framed_queries(own.framed, parts, layer, head, {rows, n, group, n_tokens() + first});
+    own.rows = framed_queries(own.framed, parts, layer, head, {rows, n, group, view.n_tokens - n});
   });
   worker.share(static_cast<int64_t>(parts.size() * n_kv_heads), 1, [&](int64_t item, int64_t) {
     const size_t head = static_cast<size_t>(item) / parts.size();
     const size_t index = static_cast<size_t>(item) % parts.size();
     PartialState& state = part_states_[static_cast<size_t>(item)];
     const HeadFrames own = frames(layer, head);
-    AttendScratch& scratch = lanes_[static_cast<size_t>(worker.rank())]->scratch;
-    attend_alone(view, head, parts[index], head_queries_[head].rows, selection_, own, scratch, state);
+    Lane& lane = *lanes_[static_cast<size_t>(worker.rank())];
+    QueryRows turned{};
+    attend_alone(view, head, parts[index], queries_of(parts[index], head_queries_[head].rows, lane, turned),
+                 selection_, own, lane.scratch, state);
   });
   worker.share(static_cast<int64_t>(n_kv_heads), 1, [&](int64_t item, int64_t) {
     const auto head = static_cast<size_t>(item);
@@ -256,16 +291,59 @@ void Cache::attend_parts(Worker& worker, size_t layer, const LayerView& view, si
   });
 }
 
+// keep=window counts positions inside the cache: to it, sinks lie right before the oldest row of the window.
+// Keys of the window keep their distance to the queries, so it is enough to turn the queries of the sinks.
+void Cache::turn_to_sinks() {
+  sink_shift_ = 0;
+  if (!dropping_ || recipe_.keep.policy != Policy::kWindow || geometry_.n_layers == 0) return;
+  sink_shift_ = store_.left_tokens(0) - std::min(store_.left_tokens(0), recipe_.sink_tokens);
+  if (sink_shift_ == 0) return;
+  QUIRE_CHECK(rope_frequencies_ != nullptr);
+  sink_cosine_.resize(rope_frequencies_->size());
+  sink_sine_.resize(rope_frequencies_->size());
+  for (size_t i = 0; i < rope_frequencies_->size(); ++i) {
+    const double angle = -static_cast<double>(sink_shift_) * (*rope_frequencies_)[i];
+    sink_cosine_[i] = static_cast<float>(std::cos(angle));
+    sink_sine_[i] = static_cast<float>(std::sin(angle));
+  }
+}
+
+// The queries as they stand to a part's keys.
+const QueryRows& Cache::queries_of(const Parts::Part& part, const QueryRows& queries, Lane& lane,
+                                   QueryRows& turned) const {
+  if (part.kind != Parts::Kind::kSinks || sink_shift_ == 0) return queries;
+  const size_t n_rows = queries.n_queries * queries.group;
+  lane.turned.assign(queries.q, queries.q + n_rows * geometry_.head_dim);
+  ops().rope(lane.turned.data(), static_cast<int>(n_rows), static_cast<int>(geometry_.head_dim),
+             static_cast<int>(sink_cosine_.size()), sink_cosine_.data(), sink_sine_.data(), 1.0f);
+  turned = queries;
+  turned.q = lane.turned.data();
+  return turned;
+}
+
+size_t Cache::span_tokens(size_t n_new) const {
+  if (recipe_.keep.policy != Policy::kWindow || recipe_.coded) return n_tokens() + n_new;
+  return std::min(n_tokens(), recipe_.sink_tokens + recipe_.keep.number("window")) + n_new;
+}
+
+uint64_t Cache::size_bytes() const {
+  return store_.size_bytes() + (dropping_ ? dropping_->size_bytes() : 0) +
+         (reserving_ ? reserving_->size_bytes() : 0);
+}
+
 void Cache::end_step() {
   store_.commit(step_tokens_);
+  if (reserving_) reserving_->end_step();
   stats_.n_tokens = n_tokens();
   placement_->plan(store_, stats_);
 }
 
 Cache Cache::fork() const {
-  Cache copy(statistics_, recipe_, geometry_, store_.pool());
+  Cache copy(statistics_, recipe_, geometry_, store_.pool(), rope_frequencies_);
   copy.store_ = store_.fork();
   copy.prompt_ = prompt_;
+  copy.dropping_ = dropping_;
+  copy.reserving_ = reserving_;
   return copy;
 }
 

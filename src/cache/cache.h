@@ -13,14 +13,19 @@
 #include "attention/attend.h"
 #include "attention/sparse_head.h"
 #include "base/team.h"
+#include "cache/dropping.h"
 #include "cache/geometry.h"
 #include "cache/prompt_statistics.h"
 #include "cache/recipe.h"
+#include "cache/reserving.h"
 #include "cache/statistics.h"
 #include "policy/policy.h"
 #include "store/store.h"
 
 namespace quire {
+
+// Radians per position of the rotated pairs of channels, of a head's half-split order.
+using RopeFrequencies = std::vector<double>;
 
 // A step is: begin_step(n); for every layer begin_layer(), then append() and attend() in pieces of the step's
 // tokens in order, then end_layer(); end_step(). Layers may be finished one after the other (layer-major) or
@@ -30,9 +35,11 @@ namespace quire {
 class Cache {
  public:
   // The pool outlives the cache. Throws Error where the recipe needs a calibration and there is none.
+  // rope_frequencies: what keep=window turns the queries of sinks by.
   Cache(const Recipe& recipe, const Geometry& geometry, PagePool& pool,
         std::shared_ptr<const Calibration> calibration = nullptr,
-        std::shared_ptr<const KeyBiases> key_biases = nullptr);
+        std::shared_ptr<const KeyBiases> key_biases = nullptr,
+        std::shared_ptr<const RopeFrequencies> rope_frequencies = nullptr);
   Cache(Cache&&) noexcept;
   Cache& operator=(Cache&&) noexcept;
   ~Cache();
@@ -40,6 +47,9 @@ class Cache {
   const Recipe& recipe() const { return recipe_; }
   const Geometry& geometry() const { return geometry_; }
   size_t n_tokens() const { return store_.n_tokens(); }
+  CacheRows rows() const {
+    return {n_tokens(), n_tokens() - (geometry_.n_layers == 0 ? 0 : store_.left_tokens(0))};
+  }
 
   // Makes room for n_new tokens; throws Error, with nothing changed, when the pool's budget refuses.
   // n_members: size of the team that will call append() and attend().
@@ -88,7 +98,9 @@ class Cache {
   }
 
   // Bytes allocated for the sequence, everything counted.
-  uint64_t size_bytes() const { return store_.size_bytes(); }
+  uint64_t size_bytes() const;
+  // How far back a step of n_new tokens attends at most, as positions count for the model.
+  size_t span_tokens(size_t n_new) const;
   // Of the last step: summed over its tokens.
   const StepStats& last_step() const { return stats_; }
   // From now on steps that read a selection also score all rows, to tell the share of the mass read.
@@ -111,22 +123,26 @@ class Cache {
   };
 
   Cache(std::shared_ptr<const CacheStatistics> statistics, const Recipe& recipe, const Geometry& geometry,
-        PagePool& pool);
+        PagePool& pool, std::shared_ptr<const RopeFrequencies> rope_frequencies);
+  void turn_to_sinks();
+  const QueryRows& queries_of(const Parts::Part& part, const QueryRows& queries, Lane& lane,
+                              QueryRows& turned) const;
 
   HeadFrames frames(size_t layer, size_t head) const;
   void observe_queries(Worker& worker, size_t layer, size_t n, const float* q, size_t ldq);
   void make_statistics(Worker& worker, size_t layer, size_t n_total);
   bool extends_at_once(size_t n_new) const;
   void check_budget(size_t n_new) const;
-  void count_reads(const LayerView& view, size_t first, size_t n);
+  void count_reads(const LayerView& view, size_t n);
+  size_t due_pages() const;
   QueryRows framed_queries(FramedQueries& framed, const Parts& parts, size_t layer, size_t head,
                            QueryRows queries) const;
   template <typename StateOf>
   void merge_parts(Lane& lane, const Parts& parts, size_t layer, size_t head, size_t n_rows,
                    const StateOf& state) const;
-  void attend_tiles(Worker& worker, size_t layer, const LayerView& view, size_t first, size_t n,
+  void attend_tiles(Worker& worker, size_t layer, const LayerView& view, size_t n,
                     const float* q, size_t ldq, float* out, size_t ldo);
-  void attend_parts(Worker& worker, size_t layer, const LayerView& view, size_t first, size_t n,
+  void attend_parts(Worker& worker, size_t layer, const LayerView& view, size_t n,
                     const float* q, size_t ldq, float* out, size_t ldo);
   // The way of a decoded token through an index (attend_sparse.cpp).
   std::optional<SparseLimits> sparse_limits(size_t layer, const LayerView& view, size_t n) const;
@@ -147,6 +163,13 @@ class Cache {
   std::shared_ptr<const CacheStatistics> statistics_;
   std::vector<PromptObserver> prompt_;  // [layer]
   Store store_;
+  std::shared_ptr<const RopeFrequencies> rope_frequencies_;
+  std::optional<Dropping> dropping_;    // of a recipe that drops rows
+  std::optional<Reserving> reserving_;  // of one that codes what leaves a reserve
+  // By how many positions sinks lie farther away than the policy has it, and the turn that takes it off.
+  size_t sink_shift_ = 0;
+  std::vector<float> sink_cosine_;
+  std::vector<float> sink_sine_;
   std::unique_ptr<Selector> selector_;
   std::unique_ptr<Placement> placement_;
   size_t step_tokens_ = 0;

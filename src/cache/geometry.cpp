@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cache/prompt_statistics.h"
+#include "policy/retention.h"
 
 namespace quire {
 
@@ -16,35 +17,77 @@ LayerLayout layer_layout(const Recipe& recipe, size_t n_kv_heads, size_t head_di
   layout.sink_tokens = recipe.seals() ? recipe.sink_tokens : 0;
   layout.tail_tokens = recipe.tail_tokens;
   layout.keeps_rows = recipe.full_rows > 0;
+  if (recipe.coded && recipe.keep.given()) layout.reserve = log_reserve(recipe.keep, recipe.sink_tokens);
+  if (recipe.drops()) {
+    if (recipe.keep.policy == Policy::kWindow) layout.sink_tokens = recipe.sink_tokens;
+    const auto retention = make_retention(recipe.keep, layout.sink_tokens);
+    layout.rows_after = [retention](size_t n_rows, size_t n_new, size_t n_total) {
+      return retention->rows_after({n_rows, n_new, n_total});
+    };
+  }
   if (recipe.prompt_statistics) layout.first_seal_tokens = kStatisticsTokens;
   return layout;
 }
 
-uint64_t bytes_after(const LayerLayout& layout, size_t n_tokens) {
-  return layout.bytes(n_tokens, layout.sealed_pages(n_tokens));
+// Of one layer: the tokens it has seen and the rows that lie in its pages.
+struct LayerRows {
+  size_t n_tokens = 0;
+  size_t n_rows = 0;
+
+  LayerRows after(const LayerLayout& layout, size_t n_new) const {
+    const size_t n_total = n_tokens + n_new;
+    return {n_total, layout.drops() ? layout.rows_after(n_rows, n_new, n_total) : n_rows + n_new};
+  }
+};
+
+// In the pages and, where rows have left, beside them.
+uint64_t bytes_of(const LayerLayout& layout, const LayerRows& rows, size_t n_sealed) {
+  const bool left = layout.drops() && rows.n_rows < rows.n_tokens;
+  return layout.bytes(rows.n_rows, n_sealed) + (left ? layout.beside_bytes() : 0);
 }
 
-// Of one step. The counterpart on counts of Store::peak_growth(), for a cache of its own.
-uint64_t step_peak(const std::vector<LayerLayout>& layouts, size_t n_before, size_t n_total) {
-  const bool at_once = n_total - n_before <= kSmallStep || layouts.empty() || !layouts[0].seals;
-  const auto open_bytes = [&](const LayerLayout& layout) {
-    return layout.bytes(n_total, layout.sealed_pages(n_before));
+uint64_t bytes_after(const LayerLayout& layout, const LayerRows& rows) {
+  return bytes_of(layout, rows, layout.sealed_pages(rows.n_tokens));
+}
+
+// Of one step of n_new tokens. The counterpart on counts of Store::peak_growth(), for a cache of its own.
+uint64_t step_peak(const std::vector<LayerLayout>& layouts, const std::vector<LayerRows>& before,
+                   size_t n_new) {
+  const bool at_once = n_new <= kSmallStep || layouts.empty() || !(layouts[0].seals || layouts[0].drops());
+  const auto open_bytes = [&](size_t i) {
+    const LayerRows open = {before[i].n_tokens, before[i].n_rows + n_new};
+    return bytes_of(layouts[i], open, layouts[i].sealed_pages(before[i].n_tokens));
   };
-  const auto coded_bytes = [&](const LayerLayout& layout) {
-    const bool first = layout.sealed_pages(n_before) == 0 && layout.sealed_pages(n_total) > 0;
-    return layout.sealed.bytes(layout.sealed_pages(n_total)) -
-           layout.sealed.bytes(layout.sealed_pages(n_before)) + (first ? layout.beside_bytes() : 0);
+  const auto coded_bytes = [&](size_t i) {
+    const LayerLayout& layout = layouts[i];
+    const LayerRows after = before[i].after(layout, n_new);
+    if (layout.drops()) {
+      const bool first = before[i].n_rows == before[i].n_tokens && after.n_rows < after.n_tokens;
+      return uint64_t{first ? layout.beside_bytes() : 0};
+    }
+    const size_t n_sealed = layout.sealed_pages(before[i].n_tokens);
+    const size_t n_after = layout.sealed_pages(after.n_tokens);
+    return layout.sealed.bytes(n_after) - layout.sealed.bytes(n_sealed) +
+           (n_sealed == 0 && n_after > 0 ? layout.beside_bytes() : 0);
   };
   uint64_t held = 0;
-  for (const LayerLayout& layout : layouts)
-    held += at_once ? open_bytes(layout) : bytes_after(layout, n_before);
+  for (size_t i = 0; i < layouts.size(); ++i) {
+    held += at_once ? open_bytes(i) : bytes_after(layouts[i], before[i]);
+  }
   uint64_t most = held;
-  for (const LayerLayout& layout : layouts) {
-    if (!at_once) held += open_bytes(layout) - bytes_after(layout, n_before);
-    most = std::max(most, held + coded_bytes(layout));
-    held += bytes_after(layout, n_total) - open_bytes(layout);  // may be negative: modulo 2^64
+  for (size_t i = 0; i < layouts.size(); ++i) {
+    if (!at_once) held += open_bytes(i) - bytes_after(layouts[i], before[i]);
+    most = std::max(most, held + coded_bytes(i));
+    held += bytes_after(layouts[i], before[i].after(layouts[i], n_new)) - open_bytes(i);  // modulo 2^64
   }
   return most;
+}
+
+// Rows of a cache that took n_tokens in one step.
+std::vector<LayerRows> rows_of(const std::vector<LayerLayout>& layouts, size_t n_tokens) {
+  std::vector<LayerRows> rows;
+  for (const LayerLayout& layout : layouts) rows.push_back(LayerRows{}.after(layout, n_tokens));
+  return rows;
 }
 
 }  // namespace
@@ -68,20 +111,25 @@ uint64_t Geometry::token_bytes(const Recipe& recipe) const {
 }
 
 uint64_t Geometry::cache_bytes(const Recipe& recipe, size_t n_tokens) const {
+  const std::vector<LayerLayout> layouts = layer_layouts(recipe, *this);
+  const std::vector<LayerRows> rows = rows_of(layouts, n_tokens);
   uint64_t total = 0;
-  for (const LayerLayout& layout : layer_layouts(recipe, *this)) total += bytes_after(layout, n_tokens);
+  for (size_t i = 0; i < layouts.size(); ++i) total += bytes_after(layouts[i], rows[i]);
   return total;
 }
 
-uint64_t Geometry::peak_bytes(const Recipe& recipe, size_t n_before, size_t n_total,
+uint64_t Geometry::peak_bytes(const Recipe& recipe, const CacheRows& before, size_t n_total,
                               size_t step_tokens) const {
   const std::vector<LayerLayout> layouts = layer_layouts(recipe, *this);
-  uint64_t most = cache_bytes(recipe, n_before);
-  while (n_before < n_total) {
-    const size_t left = n_total - n_before;
+  std::vector<LayerRows> rows(layouts.size(), {before.n_tokens, before.n_rows});
+  uint64_t most = 0;
+  for (size_t i = 0; i < layouts.size(); ++i) most += bytes_after(layouts[i], rows[i]);
+  for (size_t n_tokens = before.n_tokens; n_tokens < n_total;) {
+    const size_t left = n_total - n_tokens;
     const size_t n_new = step_tokens == 0 ? left : std::min(left, step_tokens);
-    most = std::max(most, step_peak(layouts, n_before, n_before + n_new));
-    n_before += n_new;
+    most = std::max(most, step_peak(layouts, rows, n_new));
+    for (size_t i = 0; i < layouts.size(); ++i) rows[i] = rows[i].after(layouts[i], n_new);
+    n_tokens += n_new;
   }
   return most;
 }

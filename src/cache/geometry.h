@@ -10,6 +10,15 @@
 
 namespace quire {
 
+// Tokens that a cache has seen, and rows that lie in each layer's pages: fewer where some were dropped.
+struct CacheRows {
+  CacheRows(size_t n) : n_tokens(n), n_rows(n) {}  // NOLINT: a cache that dropped none
+  CacheRows(size_t tokens, size_t rows) : n_tokens(tokens), n_rows(rows) {}
+
+  size_t n_tokens;
+  size_t n_rows;
+};
+
 // What a cache must know of the model.
 struct Geometry {
   size_t n_layers = 0;
@@ -19,11 +28,12 @@ struct Geometry {
 
   // Bytes that a token takes in the long run, all layers, keys and values.
   uint64_t token_bytes(const Recipe& recipe) const;
-  // Bytes of the pages that n tokens take.
+  // Bytes of the pages that n tokens take, which came in one step.
   uint64_t cache_bytes(const Recipe& recipe, size_t n_tokens) const;
-  // Most bytes that pages take at any moment while a cache grows from n_before tokens to n_total, in steps of
-  // step_tokens (0: one step). Of coded recipes a long step has one layer's pages open at a time.
-  uint64_t peak_bytes(const Recipe& recipe, size_t n_before, size_t n_total, size_t step_tokens) const;
+  // Most bytes that pages take at any moment while a cache grows to n_total tokens, in steps of
+  // step_tokens (0: one step). Of recipes that code or drop a long step has one layer's pages open at a time.
+  uint64_t peak_bytes(const Recipe& recipe, const CacheRows& before, size_t n_total,
+                      size_t step_tokens) const;
 };
 
 // Coded recipes with steps of at most this many tokens make room on all layers at once; longer ones do it

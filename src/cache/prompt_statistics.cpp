@@ -230,8 +230,11 @@ HeadFrames Cache::frames(size_t layer, size_t head) const {
 }
 
 void Cache::crop(size_t n_tokens) {
+  const size_t before = this->n_tokens();
   store_.crop(n_tokens);
   if (n_tokens == 0) prompt_.assign(prompt_.size(), {});
+  if (dropping_ && n_tokens == 0) dropping_->clear();
+  if (reserving_ && n_tokens < before) reserving_->crop(n_tokens);
 }
 
 // Until the layer's first pages are coded.

@@ -57,6 +57,8 @@ struct Recipe {
   bool seals() const { return coded; }
   // Rows leave the cache for good.
   bool drops() const { return keep.given() && !coded; }
+  // The sequence may be longer than the model's context, of which a step sees so many tokens at most.
+  bool endless() const { return keep.policy == Policy::kWindow; }
   SideFormat key_side() const { return coded ? keys : SideFormat::exact(key_format); }
   SideFormat value_side() const { return coded ? values : SideFormat::exact(value_format); }
   FrameKind frame_of(const SideFormat& side) const;

@@ -113,7 +113,7 @@ KvShape KvShape::read(const GgufFile& file) {
   return shape;
 }
 
-// For recipes that code rows, once it is sure that no sum over n_tokens overflows.
+// For recipes that code or drop rows, once it is sure that no sum over n_tokens overflows.
 Geometry KvShape::coded_geometry(const Recipe& recipe, uint64_t n_tokens) const {
   if (key_length != value_length) {
     throw Error("recipe '" + recipe.text() + "' needs keys as long as values, and the model's are of " +
@@ -124,8 +124,7 @@ Geometry KvShape::coded_geometry(const Recipe& recipe, uint64_t n_tokens) const 
                 " cannot be coded, and the model's is " + std::to_string(key_length));
   }
   // No format takes more than f32, and at the peak a page may exist in both forms.
-  const Recipe largest{Format::kF32, Format::kF32};
-  checked_mul(cache_bytes(largest, n_tokens), 4, "the cache");
+  checked_mul(cache_bytes(Recipe{Format::kF32, Format::kF32}, n_tokens), 4, "the cache");
   Geometry geometry{n_kv_heads.size(), 0, key_length, {}};
   geometry.n_kv_heads.assign(n_kv_heads.begin(), n_kv_heads.end());
   return geometry;
@@ -147,12 +146,12 @@ uint64_t KvShape::token_bytes(const Recipe& recipe) const {
 }
 
 uint64_t KvShape::peak_bytes(const Recipe& recipe, uint64_t n_tokens) const {
-  if (!recipe.seals()) return cache_bytes(recipe, n_tokens);
+  if (!recipe.seals() && !recipe.drops()) return cache_bytes(recipe, n_tokens);
   return coded_geometry(recipe, n_tokens).peak_bytes(recipe, 0, n_tokens, 0);
 }
 
 uint64_t KvShape::cache_bytes(const Recipe& recipe, uint64_t n_tokens) const {
-  if (recipe.seals()) return coded_geometry(recipe, n_tokens).cache_bytes(recipe, n_tokens);
+  if (recipe.seals() || recipe.drops()) return coded_geometry(recipe, n_tokens).cache_bytes(recipe, n_tokens);
   const uint64_t n_pages = n_tokens / kTokensPerPage + (n_tokens % kTokensPerPage != 0 ? 1 : 0);
   return checked_mul(checked_mul(n_pages, kTokensPerPage, "the cache"), token_bytes(recipe), "the cache");
 }

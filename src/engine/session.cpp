@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <utility>
 
 #include "base/error.h"
@@ -20,10 +21,26 @@ bool is_set(const std::atomic<bool>* flag) {
   return flag != nullptr && flag->load(std::memory_order_relaxed);
 }
 
-size_t checked_context(size_t asked, size_t trained) {
+// An endless recipe computes a prompt in steps of so many tokens, each of which sees the window before it.
+constexpr size_t kEndlessStep = 256;
+
+size_t checked_context(const SessionOptions& options, size_t trained) {
+  const size_t asked = options.context_tokens;
+  if (options.recipe.endless()) return asked == 0 ? std::numeric_limits<uint32_t>::max() : asked;
   if (asked <= trained) return asked == 0 ? trained : asked;
   throw Error("a context of " + std::to_string(asked) + " tokens is more than the " +
               std::to_string(trained) + " that the model was trained for");
+}
+
+size_t checked_chunk(const SessionOptions& options, size_t trained) {
+  if (!options.recipe.endless()) return options.step_tokens;
+  const size_t window = options.recipe.sink_tokens + options.recipe.keep.number("window");
+  if (window >= trained) {
+    throw Error("recipe '" + options.recipe.text() + "': a window of " + std::to_string(window) +
+                " tokens leaves nothing of the " + std::to_string(trained) + " that the model was trained for");
+  }
+  const size_t most = std::min(kEndlessStep, trained - window);
+  return options.step_tokens == 0 ? most : std::min(options.step_tokens, most);
 }
 
 }  // namespace
@@ -43,7 +60,8 @@ const char* finish_reason_name(FinishReason reason) {
 Session::Session(Engine& engine, const SessionOptions& options)
     : engine_(engine),
       options_(options),
-      context_tokens_(checked_context(options.context_tokens, engine.config().context_tokens)),
+      context_tokens_(checked_context(options, engine.config().context_tokens)),
+      chunk_tokens_(checked_chunk(options, engine.config().context_tokens)),
       cache_(engine.make_cache(options.recipe)),
       logits_(engine.config().vocabulary) {}
 
@@ -56,7 +74,7 @@ uint64_t Session::peak_bytes(size_t n_tokens) const {
   const uint64_t used = engine_.pool().used_bytes();
   const uint64_t others = used - std::min(used, cache_.size_bytes());
   return others +
-         cache_.geometry().peak_bytes(options_.recipe, cache_.n_tokens(), n_tokens, options_.step_tokens);
+         cache_.geometry().peak_bytes(options_.recipe, cache_.rows(), n_tokens, chunk_tokens_);
 }
 
 bool Session::budget_allows(size_t n_tokens) const {
@@ -121,7 +139,7 @@ void Session::compute_pending(const PrefillOptions& options, PrefillResult& resu
       return;
     }
     const size_t left = tokens_.size() - cache_.n_tokens();
-    const size_t n = options_.step_tokens == 0 ? left : std::min(left, options_.step_tokens);
+    const size_t n = chunk_tokens_ == 0 ? left : std::min(left, chunk_tokens_);
     std::function<void(double)> progress;
     if (options.progress) {
       progress = [&, n](double share) {

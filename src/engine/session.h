@@ -22,7 +22,7 @@ class SavedSession;  // engine/session_file.h
 
 struct SessionOptions {
   Recipe recipe = {};
-  size_t context_tokens = 0;  // 0: the model's
+  size_t context_tokens = 0;  // 0: the model's; of an endless recipe: no limit
   size_t step_tokens = 0;     // tokens of a prefill step; 0: the whole prompt in one, layer by layer
 };
 
@@ -82,7 +82,7 @@ class Session {
   size_t context_tokens() const { return context_tokens_; }
   const Cache& cache() const { return cache_; }
   // "layer-major", or "chunked" when steps have a size.
-  const char* prefill_mode() const { return options_.step_tokens == 0 ? "layer-major" : "chunked"; }
+  const char* prefill_mode() const { return chunk_tokens_ == 0 ? "layer-major" : "chunked"; }
   const Engine& engine() const { return engine_; }
   // After the last token in the cache; empty where they are not known.
   std::span<const float> logits() const {
@@ -122,6 +122,7 @@ class Session {
   Engine& engine_;
   SessionOptions options_;
   size_t context_tokens_;
+  size_t chunk_tokens_;  // of a prefill step; 0: the whole prompt
   Cache cache_;
   Workspace workspace_;
   std::vector<int32_t> tokens_;

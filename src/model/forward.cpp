@@ -44,10 +44,8 @@ struct Workspace::Buffers {
   std::vector<float> attended;  // [chunk][q]
   std::vector<float> hidden;    // [chunk][ffn], only where a product reads floats
   std::vector<uint8_t> hidden_tiles;
-  std::vector<float> cosine;  // [positions][rope_dims / 2]
+  std::vector<float> cosine;  // [n_tokens][rope_dims / 2]
   std::vector<float> sine;
-  size_t n_positions = 0;
-  std::vector<double> frequencies;  // of the angles above
   std::vector<PrivateBuffers> members;
 };
 
@@ -166,7 +164,7 @@ class ForwardPass {
     float* v = k + kv_width;
     const Activations normed = normalise(x, n, layer.attention_norm, {&layer.q, &layer.k, &layer.v});
     multiply(worker_, model_.precision_, normed, {{&layer.q, q, ld}, {&layer.k, k, ld}, {&layer.v, v, ld}});
-    rotate(layer, cache.n_tokens() + first, n, q, k, v, ld);
+    rotate(layer, first, n, q, k, v, ld);
     // The rows are complete, and stay until this member too has left the phases that read them.
     if (observer_ != nullptr) observer_->rows(index, cache.n_tokens() + first, n, q, k, v, ld);
     cache.append(worker_, index, first, n, k, v, ld);
@@ -182,15 +180,15 @@ class ForwardPass {
     for (size_t i = 0; i < bias.size(); ++i) row[i] += bias[i];
   }
 
-  // Biases, and RoPE on queries and keys; queries take the factor 1 / sqrt(head_dim) of the scores along.
-  void rotate(const Layer& layer, size_t first_position, size_t n, float* q, float* k, float* v, size_t ld) {
+  // Of the step's tokens from `first` on: biases, and RoPE on queries and keys; queries take the factor 1 / sqrt(head_dim) of the scores along.
+  void rotate(const Layer& layer, size_t first, size_t n, float* q, float* k, float* v, size_t ld) {
     const auto half = static_cast<int>(config_.rope_dims / 2);
     const auto dim = static_cast<int>(config_.head_dim);
     const float scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim));
     worker_.share(static_cast<int64_t>(n), 16, [&](int64_t begin, int64_t end) {
       for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-        const float* cosine = buffers_.cosine.data() + (first_position + i) * static_cast<size_t>(half);
-        const float* sine = buffers_.sine.data() + (first_position + i) * static_cast<size_t>(half);
+        const float* cosine = buffers_.cosine.data() + (first + i) * static_cast<size_t>(half);
+        const float* sine = buffers_.sine.data() + (first + i) * static_cast<size_t>(half);
         add_bias(layer.q_bias, q + i * ld);
         add_bias(layer.k_bias, k + i * ld);
         add_bias(layer.v_bias, v + i * ld);
@@ -279,26 +277,20 @@ class ForwardPass {
     }
   }
 
-  // Angles for positions 0..n - 1, in double precision until the end: at position 8,000 a float angle
-  // would be off by 5e-4.
-  static void reserve_angles(const Model& model, Workspace::Buffers& buffers, size_t n) {
-    const size_t half = model.config_.rope_dims / 2;
-    std::vector<double> frequencies = model.rope_frequencies();
-    // Compared by value: another model may have lived at this one's address.
-    if (buffers.frequencies != frequencies) buffers.n_positions = 0;
-    if (n <= buffers.n_positions) return;
-    n = std::max(n, buffers.n_positions + 512);
-    buffers.cosine.resize(n * half);
-    buffers.sine.resize(n * half);
-    for (size_t i = 0; i < half; ++i) {
-      for (size_t p = buffers.n_positions; p < n; ++p) {
-        const double angle = static_cast<double>(p) * frequencies[i];
+  // Angles for positions first..first + n - 1, in double precision until the end: at position 8,000 a float
+  // angle would be off by 5e-4.
+  static void make_angles(const Model& model, Workspace::Buffers& buffers, size_t first, size_t n) {
+    const std::vector<double> frequencies = model.rope_frequencies();
+    const size_t half = frequencies.size();
+    grow(buffers.cosine, n * half);
+    grow(buffers.sine, n * half);
+    for (size_t p = 0; p < n; ++p) {
+      for (size_t i = 0; i < half; ++i) {
+        const double angle = static_cast<double>(first + p) * frequencies[i];
         buffers.cosine[p * half + i] = static_cast<float>(std::cos(angle));
         buffers.sine[p * half + i] = static_cast<float>(std::sin(angle));
       }
     }
-    buffers.frequencies = std::move(frequencies);
-    buffers.n_positions = n;
   }
 };
 
@@ -309,12 +301,12 @@ void Model::forward(std::span<const int32_t> tokens, Cache& cache, Workspace& wo
   for (const int32_t token : tokens) {
     QUIRE_CHECK(token >= 0 && static_cast<size_t>(token) < config_.vocabulary);
   }
-  QUIRE_CHECK(cache.n_tokens() + n <= config_.context_tokens);
+  QUIRE_CHECK(cache.span_tokens(n) <= config_.context_tokens);
   buffers.n_tokens = n;
   if (n == 0) return;
   grow(buffers.x, n * config_.width);
   ForwardPass::reserve(*this, buffers, n, team.size());
-  ForwardPass::reserve_angles(*this, buffers, cache.n_tokens() + n);
+  ForwardPass::make_angles(*this, buffers, cache.n_tokens(), n);
   cache.begin_step(n, team.size());
   team.run([&](Worker& worker) {
     ForwardPass pass(*this, buffers, worker, observer);

@@ -20,7 +20,8 @@ Store::Store(std::vector<LayerLayout> layouts, PagePool& pool)
       pages_(layouts_.size()),
       index_blocks_(layouts_.size()),
       sinks_(layouts_.size()),
-      kept_(layouts_.size()) {}
+      kept_(layouts_.size()),
+      left_(layouts_.size()) {}
 
 namespace {
 
@@ -34,19 +35,29 @@ std::vector<LayerLayout> open_only(const std::vector<RowLayout>& layouts) {
 
 Store::Store(const std::vector<RowLayout>& layouts, PagePool& pool) : Store(open_only(layouts), pool) {}
 
-bool Store::has_room(const std::vector<PageRef>& pages, size_t first, size_t n_pages) {
-  return pages.size() >= n_pages && std::all_of(pages.begin() + static_cast<ptrdiff_t>(first), pages.end(),
-                                                [](const PageRef& page) { return page.use_count() == 1; });
+size_t Store::first_written(size_t layer) const {
+  if (layouts_[layer].moves_rows()) return view(layer, n_tokens_).n_sealed();
+  return (n_tokens_ - left_[layer]) / kTokensPerPage;
+}
+
+// Pages of the layer once there are n_new more tokens.
+size_t Store::pages_with(size_t layer, size_t n_new) const {
+  return pages_for(n_tokens_ + n_new - left_[layer]);
+}
+
+bool Store::has_room(size_t layer, size_t n_new) const {
+  const std::vector<PageRef>& pages = pages_[layer];
+  const auto first = static_cast<ptrdiff_t>(std::min(first_written(layer), pages.size()));
+  return pages.size() >= pages_with(layer, n_new) &&
+         std::all_of(pages.begin() + first, pages.end(),
+                     [](const PageRef& page) { return page.use_count() == 1; });
 }
 
 void Store::extend(size_t n_new) {
   if (n_new == 0) return;
-  const size_t n_pages = pages_for(n_tokens_ + n_new);
-  const size_t first = n_tokens_ / kTokensPerPage;
-  const auto layer_has_room = [&](const std::vector<PageRef>& pages) {
-    return has_room(pages, first, n_pages);
-  };
-  if (std::all_of(pages_.begin(), pages_.end(), layer_has_room)) return;  // 63 of 64 decode steps
+  bool room = true;
+  for (size_t layer = 0; room && layer < n_layers(); ++layer) room = has_room(layer, n_new);
+  if (room) return;  // 63 of 64 decode steps
   // To go back, when a budget refuses half-way.
   std::vector<std::vector<PageRef>> before;
   try {
@@ -63,9 +74,9 @@ void Store::extend(size_t n_new) {
 // The layer's pages with room for n_new more tokens. Pages behind the first that will be written are there
 // when an earlier extend() was not followed by a commit().
 std::vector<PageRef> Store::grown_layer(size_t layer, size_t n_new) const {
-  const size_t n_pages = pages_for(n_tokens_ + n_new);
+  const size_t n_pages = pages_with(layer, n_new);
   std::vector<PageRef> pages = pages_[layer];
-  for (size_t i = n_tokens_ / kTokensPerPage; i < pages.size(); ++i) {
+  for (size_t i = first_written(layer); i < pages.size(); ++i) {
     // Two holders are the layer's list and this copy of it; a third one is another sequence.
     if (pages[i].use_count() <= 2) continue;
     PageRef copy = pool_->allocate(pages[i]->size_bytes);
@@ -77,7 +88,7 @@ std::vector<PageRef> Store::grown_layer(size_t layer, size_t n_new) const {
 }
 
 void Store::extend_layer(size_t layer, size_t n_new) {
-  if (has_room(pages_[layer], n_tokens_ / kTokensPerPage, pages_for(n_tokens_ + n_new))) return;
+  if (has_room(layer, n_new)) return;
   pages_[layer] = grown_layer(layer, n_new);
 }
 
@@ -85,21 +96,33 @@ Store::Growth Store::growth(size_t layer, size_t n_new) const {
   const LayerLayout& layout = layouts_[layer];
   const std::vector<PageRef>& pages = pages_[layer];
   const size_t n_total = n_tokens_ + n_new;
-  const size_t first_written = n_tokens_ / kTokensPerPage;
+  const size_t first = first_written(layer);
   const auto shared = [&](size_t page) { return page < pages.size() && pages[page].use_count() > 1; };
   Growth growth;
-  const size_t n_pages = pages_for(n_total);
+  const size_t n_pages = pages_with(layer, n_new);
   growth.room = (n_pages - std::min(n_pages, pages.size())) * layout.open.page_bytes();
-  for (size_t page = first_written; n_new > 0 && page < pages.size(); ++page) {
+  for (size_t page = first; n_new > 0 && page < pages.size(); ++page) {
     if (shared(page)) growth.room += layout.open.page_bytes();
   }
+  if (layout.drops()) return dropping_growth(layer, n_new, growth);
   const size_t n_sealed = view(layer, n_tokens_).n_sealed();
   const size_t n_to_seal = layout.sealed_pages(n_total);
   if (n_to_seal > n_sealed) growth.coded = index_growth(layer, n_sealed, n_to_seal);
   for (size_t page = n_sealed; page < n_to_seal; ++page) {
     growth.coded += layout.sealed.page_bytes() + (page == 0 ? layout.beside_bytes() : 0);
-    if (page >= first_written || !shared(page)) growth.freed += layout.open.page_bytes();
+    if (page >= first || !shared(page)) growth.freed += layout.open.page_bytes();
   }
+  return growth;
+}
+
+// Rows that leave give their pages back, and the first time the sinks move out.
+Store::Growth Store::dropping_growth(size_t layer, size_t n_new, Growth growth) const {
+  const LayerLayout& layout = layouts_[layer];
+  const size_t n_rows = n_tokens_ - left_[layer];
+  const size_t n_after = layout.rows_after(n_rows, n_new, n_tokens_ + n_new);
+  if (n_after == n_rows + n_new) return growth;
+  if (sinks_[layer] == nullptr) growth.coded = layout.sink_bytes();
+  growth.freed = (pages_with(layer, n_new) - pages_for(n_after)) * layout.open.page_bytes();
   return growth;
 }
 
@@ -213,24 +236,30 @@ void Store::end_sealing(Sealing&& sealing, size_t layer) {
 
 void Store::commit(size_t n_new) {
   n_tokens_ += n_new;
-  QUIRE_CHECK(n_layers() == 0 || n_tokens_ <= pages_[0].size() * kTokensPerPage);
+  QUIRE_CHECK(n_layers() == 0 || n_tokens_ - left_[0] <= pages_[0].size() * kTokensPerPage);
 }
 
 size_t Store::coded_tokens() const {
   size_t most = 0;
-  for (size_t layer = 0; layer < n_layers(); ++layer)
-    most = std::max(most, view(layer, n_tokens_).n_sealed());
-  return most * kTokensPerPage;
+  for (size_t layer = 0; layer < n_layers(); ++layer) {
+    const size_t n_sealed = view(layer, n_tokens_).n_sealed();
+    const bool moved = layouts_[layer].drops() || (n_sealed > 0 && layouts_[layer].moves_rows());
+    most = std::max(most, moved ? n_tokens_ : n_sealed * kTokensPerPage);
+  }
+  return most;
 }
 
 void Store::crop(size_t n_tokens) {
   QUIRE_CHECK(n_tokens <= n_tokens_);
   if (n_tokens > 0 && n_tokens < coded_tokens()) {
     throw Error("the cache cannot be cut to " + std::to_string(n_tokens) + " tokens: the first " +
-                std::to_string(coded_tokens()) + " are coded");
+                std::to_string(coded_tokens()) + " are coded or have moved");
   }
   n_tokens_ = n_tokens;
-  for (std::vector<PageRef>& pages : pages_) pages.resize(std::min(pages.size(), pages_for(n_tokens)));
+  if (n_tokens == 0) std::fill(left_.begin(), left_.end(), 0);
+  for (size_t layer = 0; layer < n_layers(); ++layer) {
+    pages_[layer].resize(std::min(pages_[layer].size(), pages_with(layer, 0)));
+  }
   if (n_tokens > 0) return;
   std::fill(sinks_.begin(), sinks_.end(), nullptr);
   std::fill(kept_.begin(), kept_.end(), nullptr);
@@ -243,6 +272,7 @@ void Store::write(size_t layer, size_t kv_head, size_t first, size_t n, const fl
   const int head_dim = static_cast<int>(layout.head_dim);
   const auto key_format = static_cast<size_t>(layout.key_format);
   const auto value_format = static_cast<size_t>(layout.value_format);
+  first -= left_[layer];
   while (n > 0) {
     const size_t slot = first % kTokensPerPage;
     const size_t piece = std::min(n, kTokensPerPage - slot);

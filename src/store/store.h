@@ -12,6 +12,7 @@
 #include "format/side_format.h"
 #include "store/head_frames.h"
 #include "store/kept_rows.h"
+#include "store/log_reserve.h"
 #include "store/page.h"
 
 namespace quire {
@@ -79,6 +80,16 @@ struct LayerLayout {
   // No page is sealed before the layer holds so many tokens: statistics of the prompt are made of them.
   size_t first_seal_tokens = 0;
   bool keeps_rows = false;  // when the first pages are sealed, rows of them are kept exact (KeptRows)
+  // Where given, it decides what stays exact instead of the tail: rows are sealed in the order in which they
+  // leave it, and those that have left wait in open pages until they fill one.
+  LogReserve reserve;
+  // Rows that stay when a layer had n_rows and a step of n_new tokens ends at n_total of the sequence. Empty:
+  // all of them. Where rows leave, the sinks too leave the pages, to be kept beside them.
+  std::function<size_t(size_t n_rows, size_t n_new, size_t n_total)> rows_after = {};
+
+  bool drops() const { return rows_after != nullptr; }
+  // Rows of open pages change places: a step may write to any of these pages.
+  bool moves_rows() const { return drops() || reserve.given(); }
 
   // Bytes of the sinks: per head their keys [sink][head_dim], then values, in the open formats.
   size_t sink_key_bytes() const { return row_bytes(open.key_format, sink_tokens * open.head_dim); }
@@ -88,15 +99,16 @@ struct LayerLayout {
   // Of exact rows beside the sealed pages: the sinks, and a page of kept rows.
   size_t beside_bytes() const { return sink_bytes() + (keeps_rows ? open.page_bytes() : 0); }
 
-  // Pages that are sealed when the layer holds n_tokens: whole ones, older than the tail. A function of the
+  // Pages that are sealed when the layer has seen n_tokens: whole ones, older than the tail. A function of the
   // number of tokens alone, so that steps of any size seal the same pages.
   size_t sealed_pages(size_t n_tokens) const {
-    if (!seals || n_tokens < first_seal_tokens || n_tokens <= tail_tokens) return 0;
-    return (n_tokens - tail_tokens) / kTokensPerPage;
+    if (!seals || n_tokens < first_seal_tokens) return 0;
+    if (reserve.given()) return reserve.n_settled(n_tokens) / kTokensPerPage;
+    return n_tokens <= tail_tokens ? 0 : (n_tokens - tail_tokens) / kTokensPerPage;
   }
-  // Bytes of all pages when n_sealed of those that n_tokens take are coded.
-  uint64_t bytes(size_t n_tokens, size_t n_sealed) const {
-    const size_t n_pages = (n_tokens + kTokensPerPage - 1) / kTokensPerPage;
+  // Bytes of all pages when n_sealed of those that n_rows take are coded.
+  uint64_t bytes(size_t n_rows, size_t n_sealed) const {
+    const size_t n_pages = (n_rows + kTokensPerPage - 1) / kTokensPerPage;
     const uint64_t beside = n_sealed > 0 ? beside_bytes() : 0;
     return beside + sealed.bytes(n_sealed) + (n_pages - n_sealed) * open.page_bytes();
   }
@@ -106,7 +118,7 @@ struct LayerLayout {
 struct LayerView {
   const RowLayout* layout;  // of the open pages
   std::span<const PageRef> pages;
-  size_t n_tokens;
+  size_t n_tokens;                     // rows in the pages
   const LayerLayout* layer = nullptr;  // needed where pages are sealed
   const Page* sinks = nullptr;         // nullptr while no page is sealed
   const KeptRows* kept = nullptr;      // the same
@@ -191,9 +203,24 @@ class Store {
   // head, all of the n_pages pages that are due.
   void keep_rows(size_t layer, std::vector<uint32_t> positions, size_t n_pages);
 
+  // Rows of a layer's open pages change places, once a step has written its own: so many lie there.
+  size_t open_rows(size_t layer, size_t n_tokens) const {
+    return n_tokens - left_[layer] - kTokensPerPage * view(layer, n_tokens).n_sealed();
+  }
+  // Row i becomes what row order[i] was; each row is named once. By head, by any thread.
+  void reorder_rows(size_t layer, size_t kv_head, std::span<const uint32_t> order) const;
+  // Row `from` takes the place of row `to`.
+  void move_row(size_t layer, size_t kv_head, size_t from, size_t to) const;
+  // Of a layer's n_open rows the first n_kept stay, and the pages that hold only others go.
+  void drop_rows(size_t layer, size_t n_open, size_t n_kept);
+  // The first rows of the first page are copied beside the pages, as sinks.
+  void keep_sinks(size_t layer);
+  // Tokens whose rows are not in the layer's pages: dropped ones, and sinks that were kept beside.
+  size_t left_tokens(size_t layer) const { return left_[layer]; }
+
   // The committed tokens become n_tokens() + n_new.
   void commit(size_t n_new);
-  // So many first tokens are coded on some layer.
+  // So many first tokens are coded on some layer, or cannot be told from others as rows have moved.
   size_t coded_tokens() const;
   // Forgets all tokens from n_tokens on, and the pages that held only these. Sealed pages stay sealed:
   // cutting into one is refused with an Error that names the shortest length possible.
@@ -217,7 +244,7 @@ class Store {
 
   // Readers see `n_visible` tokens: the committed ones, or more while a step is under way.
   LayerView view(size_t layer, size_t n_visible) const {
-    return {&layouts_[layer].open, pages_[layer],      n_visible,           &layouts_[layer],
+    return {&layouts_[layer].open, pages_[layer],      n_visible - left_[layer], &layouts_[layer],
             sinks_[layer].get(),   kept_[layer].get(), index_blocks_[layer]};
   }
 
@@ -234,10 +261,14 @@ class Store {
     uint64_t freed = 0;
   };
   Growth growth(size_t layer, size_t n_new) const;
+  Growth dropping_growth(size_t layer, size_t n_new, Growth growth) const;
   uint64_t index_growth(size_t layer, size_t n_sealed, size_t n_to_seal) const;
   // Of the pages from `first` on: the blocks that hold their index, which no other sequence sees.
   std::vector<PageRef> writable_index_blocks(size_t layer, size_t first, size_t last) const;
-  static bool has_room(const std::vector<PageRef>& pages, size_t first, size_t n_pages);
+  bool has_room(size_t layer, size_t n_new) const;
+  // The first page that a step may write.
+  size_t first_written(size_t layer) const;
+  size_t pages_with(size_t layer, size_t n_new) const;
   std::vector<PageRef> grown_layer(size_t layer, size_t n_new) const;
   void copy_sinks(size_t layer, const Page& page, Page& sinks) const;
   void copy_row(size_t layer, size_t kv_head, size_t position, size_t slot, KeptRows& kept) const;
@@ -248,6 +279,7 @@ class Store {
   std::vector<std::vector<PageRef>> index_blocks_;     // [layer][page / kPagesPerIndexBlock], of sealed pages
   std::vector<PageRef> sinks_;                         // [layer], empty until the first page is sealed
   std::vector<std::shared_ptr<const KeptRows>> kept_;  // [layer], the same
+  std::vector<size_t> left_;                           // [layer] tokens that are in no page of it
   size_t n_tokens_ = 0;
 };
 

@@ -1,0 +1,45 @@
+// What a cache does whose recipe keeps a reserve of exact rows that thins out with distance: rows that have
+// left the reserve are brought together, in the order in which they left, to be coded page by page.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/team.h"
+#include "store/store.h"
+
+namespace quire {
+
+// Of all layers and heads: which rows are reserved hangs on positions alone. Copied when the cache forks.
+class Reserving {
+ public:
+  explicit Reserving(const LogReserve& reserve) : reserve_(reserve), now_{LogReserveState(reserve), {}, {}} {}
+
+  // n_pages: so many pages more are due when the step is done.
+  void begin_step(size_t n_new, size_t n_pages);
+  // Brings a layer's rows in order, for the pages that are due to be coded.
+  void arrange(Worker& worker, size_t layer, const Store& store) const;
+  void end_step();
+  // Of a sequence none of whose pages is coded, the first n_tokens stay.
+  void crop(size_t n_tokens);
+
+  uint64_t size_bytes() const {
+    return (now_.open.size() + now_.settled.size() + now_.state.reserved().size()) * sizeof(uint32_t);
+  }
+
+ private:
+  struct Rows {
+    LogReserveState state;
+    std::vector<uint32_t> settled;  // positions that wait to be coded, in the order in which they settled
+    std::vector<uint32_t> open;     // positions of the open rows, as they lie
+  };
+
+  LogReserve reserve_;
+  Rows now_;
+  Rows next_;  // after the step
+  size_t n_due_rows_ = 0;
+  std::vector<uint32_t> order_;  // of the open rows, where pages are due
+};
+
+}  // namespace quire
