@@ -19,9 +19,11 @@ constexpr const char* kExamples =
     "Examples:\n"
     "  quire eval ppl -m model.gguf -f book.txt\n"
     "  quire eval ppl -m model.gguf -f book.txt -c 512 --kv bf16 --max-tokens 20000 --json\n"
+    "  quire eval ppl -m model.gguf -f book.txt --kv streaming -c 50000 --segment 5000\n"
     "\nThe text is cut into windows of -c tokens. Each starts with an empty cache and no begin token, and "
     "every\n"
-    "token but a window's first is scored.";
+    "token but a window's first is scored. Recipes that drop rows or leave some out do so between steps: give\n"
+    "--step 1 to measure what single tokens see.";
 
 struct PplOptions {
   ModelOptions model;
@@ -29,6 +31,8 @@ struct PplOptions {
   std::string tokens_file;
   int64_t window = 2048;
   int64_t max_tokens = 0;
+  int64_t step = 0;
+  int64_t segment = 0;
   bool json = false;
 };
 
@@ -49,6 +53,8 @@ void print(const PplOptions& options, const Engine& engine, const Perplexity& re
                 {"mean_nll", result.mean_nll},
                 {"standard_error", result.standard_error},
                 {"total_nll", result.total_nll},
+                {"segment_tokens", options.segment},
+                {"segment_perplexity", result.segment_perplexity},
                 {"seconds", seconds}});
     return;
   }
@@ -58,14 +64,22 @@ void print(const PplOptions& options, const Engine& engine, const Perplexity& re
             std::to_string(result.n_scored) + " tokens in " + std::to_string(result.n_windows) +
             " windows of " + std::to_string(options.window) + ", recipe " + recipe + ", " +
             fixed(static_cast<double>(n_tokens) / seconds, 1) + " tokens/s)\n");
+  for (size_t i = 0; i < result.segment_perplexity.size(); ++i) {
+    write_out("  from token " + std::to_string(i * static_cast<size_t>(options.segment)) + ": perplexity " +
+              fixed(result.segment_perplexity[i], 4) + "\n");
+  }
 }
 
 int run(const PplOptions& options) {
   check_range("--ctx-size", options.window, 2, int64_t{1} << 32);
   check_range("--max-tokens", options.max_tokens, 0, int64_t{1} << 40);
+  check_range("--step", options.step, 0, int64_t{1} << 32);
+  check_range("--segment", options.segment, 0, int64_t{1} << 40);
   PerplexityOptions measure;
   measure.recipe = Recipe::parse(options.model.recipe);
   measure.window_tokens = static_cast<size_t>(options.window);
+  measure.step_tokens = static_cast<size_t>(options.step);
+  measure.segment_tokens = static_cast<size_t>(options.segment);
   EvalText text(options.input, options.tokens_file);
   Engine engine(options.model.path, options.model.engine_options());
   std::vector<int32_t> tokens = text.tokens(engine);
@@ -94,6 +108,12 @@ Command add_eval_ppl(CLI::App& root) {
       ->type_name("N")
       ->capture_default_str();
   app->add_option("--max-tokens", options->max_tokens, "use only so many tokens; 0: all")
+      ->type_name("N")
+      ->capture_default_str();
+  app->add_option("--step", options->step, "tokens that go through the cache together; 0: a whole window")
+      ->type_name("N")
+      ->capture_default_str();
+  app->add_option("--segment", options->segment, "perplexity of every so many tokens apart, too; 0: not")
       ->type_name("N")
       ->capture_default_str();
   add_engine_options(*app, options->model);

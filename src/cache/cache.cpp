@@ -42,7 +42,8 @@ Cache::Cache(std::shared_ptr<const CacheStatistics> statistics, const Recipe& re
   reserving_.emplace(log_reserve(recipe.keep, recipe.sink_tokens));
   for (size_t layer = 0; layer < geometry.n_layers; ++layer) {
     if (!statistics_->has_key_bias(layer)) continue;
-    throw Error("recipe '" + recipe.text() + "': keep=log moves rows, and the model's keys have a bias that " +
+    throw Error("recipe '" + recipe.text() +
+                "': keep=log moves rows, and the model's keys have a bias that " +
                 "is taken off by position");
   }
 }
@@ -214,8 +215,8 @@ void Cache::merge_parts(Lane& lane, const Parts& parts, size_t layer, size_t hea
 }
 
 // Long prefill: tiles of queries are enough work for all members.
-void Cache::attend_tiles(Worker& worker, size_t layer, const LayerView& view, size_t n,
-                         const float* q, size_t ldq, float* out, size_t ldo) {
+void Cache::attend_tiles(Worker& worker, size_t layer, const LayerView& view, size_t n, const float* q,
+                         size_t ldq, float* out, size_t ldo) {
   const size_t n_kv_heads = view.layout->n_kv_heads;
   const size_t dim = view.layout->head_dim;
   const size_t group = geometry_.n_heads / n_kv_heads;
@@ -247,8 +248,8 @@ void Cache::attend_tiles(Worker& worker, size_t layer, const LayerView& view, si
 }
 
 // Few queries: the parts of all heads are shared out, their states merged afterwards in order.
-void Cache::attend_parts(Worker& worker, size_t layer, const LayerView& view, size_t n,
-                         const float* q, size_t ldq, float* out, size_t ldo) {
+void Cache::attend_parts(Worker& worker, size_t layer, const LayerView& view, size_t n, const float* q,
+                         size_t ldq, float* out, size_t ldo) {
   const size_t n_kv_heads = view.layout->n_kv_heads;
   const size_t dim = view.layout->head_dim;
   const size_t group = geometry_.n_heads / n_kv_heads;

@@ -140,10 +140,10 @@ class Cache {
   template <typename StateOf>
   void merge_parts(Lane& lane, const Parts& parts, size_t layer, size_t head, size_t n_rows,
                    const StateOf& state) const;
-  void attend_tiles(Worker& worker, size_t layer, const LayerView& view, size_t n,
-                    const float* q, size_t ldq, float* out, size_t ldo);
-  void attend_parts(Worker& worker, size_t layer, const LayerView& view, size_t n,
-                    const float* q, size_t ldq, float* out, size_t ldo);
+  void attend_tiles(Worker& worker, size_t layer, const LayerView& view, size_t n, const float* q, size_t ldq,
+                    float* out, size_t ldo);
+  void attend_parts(Worker& worker, size_t layer, const LayerView& view, size_t n, const float* q, size_t ldq,
+                    float* out, size_t ldo);
   // The way of a decoded token through an index (attend_sparse.cpp).
   std::optional<SparseLimits> sparse_limits(size_t layer, const LayerView& view, size_t n) const;
   void attend_sparse(Worker& worker, size_t layer, const LayerView& view, const SparseLimits& limits,

@@ -32,7 +32,8 @@ float gumbel(uint64_t seed, uint64_t layer, uint64_t head, uint64_t position) {
 
 Dropping::Dropping(std::shared_ptr<const Retention> retention, const Geometry& geometry)
     : retention_(std::move(retention)), n_heads_(geometry.n_heads), layers_(geometry.n_layers) {
-  for (size_t layer = 0; layer < layers_.size(); ++layer) layers_[layer].heads.resize(geometry.n_kv_heads[layer]);
+  for (size_t layer = 0; layer < layers_.size(); ++layer)
+    layers_[layer].heads.resize(geometry.n_kv_heads[layer]);
 }
 
 void Dropping::clear() {

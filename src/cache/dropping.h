@@ -1,4 +1,5 @@
-// What a cache does whose recipe drops rows: it watches the attention that rows get and lets the policy choose.
+// What a cache does whose recipe drops rows: it watches the attention that rows get and lets the policy
+// choose.
 #pragma once
 
 #include <cstddef>

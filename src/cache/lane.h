@@ -9,7 +9,7 @@ namespace quire {
 
 struct Cache::Lane {
   AttendScratch scratch;
-  std::vector<float> q;  // [rows][head_dim] of the queries at hand
+  std::vector<float> q;       // [rows][head_dim] of the queries at hand
   std::vector<float> turned;  // the same, turned to where the sinks are
   FramedQueries framed;
   PartialState part{0, 0};

@@ -28,9 +28,8 @@ void Reserving::begin_step(size_t n_new, size_t n_pages) {
 
 void Reserving::arrange(Worker& worker, size_t layer, const Store& store) const {
   const size_t n_heads = store.layout(layer).n_kv_heads;
-  worker.share(static_cast<int64_t>(n_heads), 1, [&](int64_t head, int64_t) {
-    store.reorder_rows(layer, static_cast<size_t>(head), order_);
-  });
+  worker.share(static_cast<int64_t>(n_heads), 1,
+               [&](int64_t head, int64_t) { store.reorder_rows(layer, static_cast<size_t>(head), order_); });
 }
 
 void Reserving::end_step() { std::swap(now_, next_); }

@@ -128,8 +128,12 @@ std::shared_ptr<const Calibration> Engine::make_calibration(const std::string& p
 }
 
 Cache Engine::make_cache(const Recipe& recipe) {
-  return {recipe, config().geometry(), pool_, recipe.needs_calibration() ? calibration() : nullptr,
-          model_.key_biases(), std::make_shared<const RopeFrequencies>(model_.rope_frequencies())};
+  return {recipe,
+          config().geometry(),
+          pool_,
+          recipe.needs_calibration() ? calibration() : nullptr,
+          model_.key_biases(),
+          std::make_shared<const RopeFrequencies>(model_.rope_frequencies())};
 }
 
 void Engine::forward(std::span<const int32_t> tokens, Cache& cache, Workspace& workspace,

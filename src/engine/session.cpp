@@ -37,7 +37,8 @@ size_t checked_chunk(const SessionOptions& options, size_t trained) {
   const size_t window = options.recipe.sink_tokens + options.recipe.keep.number("window");
   if (window >= trained) {
     throw Error("recipe '" + options.recipe.text() + "': a window of " + std::to_string(window) +
-                " tokens leaves nothing of the " + std::to_string(trained) + " that the model was trained for");
+                " tokens leaves nothing of the " + std::to_string(trained) +
+                " that the model was trained for");
   }
   const size_t most = std::min(kEndlessStep, trained - window);
   return options.step_tokens == 0 ? most : std::min(options.step_tokens, most);
@@ -73,8 +74,7 @@ uint64_t Session::full_f16_bytes() const {
 uint64_t Session::peak_bytes(size_t n_tokens) const {
   const uint64_t used = engine_.pool().used_bytes();
   const uint64_t others = used - std::min(used, cache_.size_bytes());
-  return others +
-         cache_.geometry().peak_bytes(options_.recipe, cache_.rows(), n_tokens, chunk_tokens_);
+  return others + cache_.geometry().peak_bytes(options_.recipe, cache_.rows(), n_tokens, chunk_tokens_);
 }
 
 bool Session::budget_allows(size_t n_tokens) const {

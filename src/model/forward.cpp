@@ -180,7 +180,8 @@ class ForwardPass {
     for (size_t i = 0; i < bias.size(); ++i) row[i] += bias[i];
   }
 
-  // Of the step's tokens from `first` on: biases, and RoPE on queries and keys; queries take the factor 1 / sqrt(head_dim) of the scores along.
+  // Of the step's tokens from `first` on: biases, and RoPE on queries and keys; queries take the factor 1 /
+  // sqrt(head_dim) of the scores along.
   void rotate(const Layer& layer, size_t first, size_t n, float* q, float* k, float* v, size_t ld) {
     const auto half = static_cast<int>(config_.rope_dims / 2);
     const auto dim = static_cast<int>(config_.head_dim);

@@ -25,7 +25,8 @@ void least_first(std::vector<uint32_t>& rows, size_t n, const HeadRows& known, c
     if (score(a) != score(b)) return score(a) < score(b);
     return known.positions[a] < known.positions[b];
   };
-  if (n < rows.size()) std::nth_element(rows.begin(), rows.begin() + static_cast<ptrdiff_t>(n), rows.end(), less);
+  if (n < rows.size())
+    std::nth_element(rows.begin(), rows.begin() + static_cast<ptrdiff_t>(n), rows.end(), less);
 }
 
 // Position p is newer than all but n of the sequence's tokens.

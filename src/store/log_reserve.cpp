@@ -24,8 +24,8 @@ size_t LogReserve::n_reserved(size_t n) const {
   // Distances 0 .. W - 1 are all reserved, distances W * 2^j .. W * 2^(j+1) - 1 at multiples of 2^(j+1).
   size_t count = std::min(n, window_);
   for (size_t near = window_, stride = 2; near < n; near *= 2, stride *= 2) {
-    const size_t last = n - near;                         // positions below it
-    const size_t first = n - std::min(n, 2 * near);       // and from here on
+    const size_t last = n - near;                    // positions below it
+    const size_t first = n - std::min(n, 2 * near);  // and from here on
     count += (last + stride - 1) / stride - (first + stride - 1) / stride;
   }
   return count;

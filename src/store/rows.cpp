@@ -39,8 +39,7 @@ RowPlace place(std::span<const PageRef> pages, const RowLayout& layout, size_t k
 
 void Store::move_row(size_t layer, size_t kv_head, size_t from, size_t to) const {
   const RowLayout& layout = layouts_[layer].open;
-  const std::span<const PageRef> open =
-      std::span(pages_[layer]).subspan(view(layer, n_tokens_).n_sealed());
+  const std::span<const PageRef> open = std::span(pages_[layer]).subspan(view(layer, n_tokens_).n_sealed());
   const RowPlace source = place(open, layout, kv_head, from);
   const RowPlace target = place(open, layout, kv_head, to);
   copy_key(layout, source, target);
@@ -49,8 +48,7 @@ void Store::move_row(size_t layer, size_t kv_head, size_t from, size_t to) const
 
 void Store::reorder_rows(size_t layer, size_t kv_head, std::span<const uint32_t> order) const {
   const RowLayout& layout = layouts_[layer].open;
-  const std::span<const PageRef> open =
-      std::span(pages_[layer]).subspan(view(layer, n_tokens_).n_sealed());
+  const std::span<const PageRef> open = std::span(pages_[layer]).subspan(view(layer, n_tokens_).n_sealed());
   const size_t n_pages = (order.size() + kTokensPerPage - 1) / kTokensPerPage;
   auto before = std::make_unique<std::byte[]>(n_pages * layout.head_bytes());
   for (size_t page = 0; page < n_pages; ++page) {

@@ -99,8 +99,8 @@ struct LayerLayout {
   // Of exact rows beside the sealed pages: the sinks, and a page of kept rows.
   size_t beside_bytes() const { return sink_bytes() + (keeps_rows ? open.page_bytes() : 0); }
 
-  // Pages that are sealed when the layer has seen n_tokens: whole ones, older than the tail. A function of the
-  // number of tokens alone, so that steps of any size seal the same pages.
+  // Pages that are sealed when the layer has seen n_tokens: whole ones, older than the tail. A function of
+  // the number of tokens alone, so that steps of any size seal the same pages.
   size_t sealed_pages(size_t n_tokens) const {
     if (!seals || n_tokens < first_seal_tokens) return 0;
     if (reserve.given()) return reserve.n_settled(n_tokens) / kTokensPerPage;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -15,10 +16,21 @@ namespace {
 // Rows of logits that exist at once: 12.6 MB with a vocabulary of 49,152.
 constexpr size_t kBatchRows = 64;
 
-void check(const Engine& engine, std::span<const int32_t> tokens, size_t window_tokens) {
+size_t step_of(const PerplexityOptions& options) {
+  if (options.step_tokens > 0) return options.step_tokens;
+  return options.recipe.endless() ? kEndlessStepTokens : options.window_tokens;
+}
+
+// Most tokens that a step sees.
+size_t span_of(const PerplexityOptions& options) {
+  if (!options.recipe.endless()) return options.window_tokens;
+  return options.recipe.sink_tokens + options.recipe.keep.number("window") + step_of(options);
+}
+
+void check(const Engine& engine, std::span<const int32_t> tokens, const PerplexityOptions& options) {
   const ModelConfig& config = engine.config();
-  if (window_tokens < 2 || window_tokens > config.context_tokens) {
-    throw Error("a window of " + std::to_string(window_tokens) +
+  if (options.window_tokens < 2 || span_of(options) > config.context_tokens) {
+    throw Error("a window of " + std::to_string(span_of(options)) +
                 " tokens is not between 2 and the model's context of " +
                 std::to_string(config.context_tokens));
   }
@@ -35,29 +47,38 @@ void check(const Engine& engine, std::span<const int32_t> tokens, size_t window_
 // Scores the windows one after the other with the same buffers.
 class WindowScorer {
  public:
-  WindowScorer(Engine& engine, const Recipe& recipe)
+  WindowScorer(Engine& engine, const PerplexityOptions& options)
       : engine_(engine),
+        step_tokens_(step_of(options)),
         n_vocabulary_(engine.config().vocabulary),
-        cache_(engine.make_cache(recipe)),
+        cache_(engine.make_cache(options.recipe)),
         logits_(kBatchRows * n_vocabulary_) {}
 
-  void score(std::span<const int32_t> window, PerplexityTally& tally) {
+  // `progress` is told of the tokens that are done.
+  void score(std::span<const int32_t> window, PerplexityTally& tally,
+             const std::function<void(size_t)>& progress) {
     cache_.crop(0);
-    engine_.forward(window, cache_, workspace_);
-    for (size_t first = 0; first + 1 < window.size(); first += kBatchRows) {
-      const size_t n = std::min(kBatchRows, window.size() - 1 - first);
-      score_rows(window, first, n);
-      for (size_t i = 0; i < n; ++i) tally.add(nll_[i]);
+    for (size_t begin = 0; begin < window.size(); begin += step_tokens_) {
+      const size_t end = std::min(window.size(), begin + step_tokens_);
+      engine_.forward(window.subspan(begin, end - begin), cache_, workspace_);
+      // The last token of the window predicts nothing that could be scored.
+      const size_t last = std::min(end, window.size() - 1);
+      for (size_t first = begin; first < last; first += kBatchRows) {
+        const size_t n = std::min(kBatchRows, last - first);
+        score_rows(window, begin, first, n);
+        for (size_t i = 0; i < n; ++i) tally.add(nll_[i]);
+      }
+      progress(end);
     }
     ++tally.n_windows;
   }
 
  private:
-  // Row r predicts token r + 1.
-  void score_rows(std::span<const int32_t> window, size_t first, size_t n) {
+  // Row r of the step that begins at `begin` predicts token begin + r + 1.
+  void score_rows(std::span<const int32_t> window, size_t begin, size_t first, size_t n) {
     rows_.resize(n);
     nll_.resize(n);
-    for (size_t i = 0; i < n; ++i) rows_[i] = first + i;
+    for (size_t i = 0; i < n; ++i) rows_[i] = first - begin + i;
     engine_.logits(rows_, workspace_, logits_.data());
     engine_.run([&](Worker& worker) {
       worker.share(static_cast<int64_t>(n), 1, [&](int64_t row, int64_t) {
@@ -69,6 +90,7 @@ class WindowScorer {
   }
 
   Engine& engine_;
+  size_t step_tokens_;
   size_t n_vocabulary_;
   Cache cache_;
   Workspace workspace_;
@@ -87,6 +109,10 @@ double negative_log_likelihood(std::span<const float> logits, int32_t target) {
 }
 
 void PerplexityTally::add(double nll) {
+  if (segment_tokens_ > 0) {
+    if (n_ % segment_tokens_ == 0) segment_sums_.push_back(0);
+    segment_sums_.back() += nll;
+  }
   ++n_;
   sum_ += nll;
   const double difference = nll - mean_;
@@ -104,20 +130,25 @@ Perplexity PerplexityTally::result() const {
   result.mean_nll = sum_ / n;
   result.standard_error = n_ > 1 ? std::sqrt(squares_ / (n - 1) / n) : 0;
   result.perplexity = std::exp(result.mean_nll);
+  for (size_t i = 0; i < segment_sums_.size(); ++i) {
+    const size_t n_tokens = std::min(segment_tokens_, n_ - i * segment_tokens_);
+    result.segment_perplexity.push_back(std::exp(segment_sums_[i] / static_cast<double>(n_tokens)));
+  }
   return result;
 }
 
 Perplexity measure_perplexity(Engine& engine, std::span<const int32_t> tokens,
                               const PerplexityOptions& options) {
-  check(engine, tokens, options.window_tokens);
-  WindowScorer scorer(engine, options.recipe);
-  PerplexityTally tally;
+  check(engine, tokens, options);
+  WindowScorer scorer(engine, options);
+  PerplexityTally tally(options.segment_tokens);
   for (size_t first = 0; first < tokens.size(); first += options.window_tokens) {
     const size_t n = std::min(options.window_tokens, tokens.size() - first);
     if (n < 2) break;  // a single token is predicted by nothing
-    scorer.score(tokens.subspan(first, n), tally);
-    if (options.progress)
-      options.progress(static_cast<double>(first + n) / static_cast<double>(tokens.size()));
+    scorer.score(tokens.subspan(first, n), tally, [&](size_t n_done) {
+      if (options.progress)
+        options.progress(static_cast<double>(first + n_done) / static_cast<double>(tokens.size()));
+    });
   }
   return tally.result();
 }

@@ -45,6 +45,47 @@ Perplexity measure(Engine& engine, const std::vector<int32_t>& tokens, size_t wi
   return measure_perplexity(engine, tokens, options);
 }
 
+TEST(PerplexityTally, Segments) {
+  PerplexityTally tally(2);
+  for (const double nll : {1.0, 2.0, 3.0, 6.0, 5.0}) tally.add(nll);
+  const std::vector<double> segments = tally.result().segment_perplexity;
+  ASSERT_EQ(segments.size(), 3u);
+  EXPECT_DOUBLE_EQ(segments[0], std::exp(1.5));
+  EXPECT_DOUBLE_EQ(segments[1], std::exp(4.5));
+  EXPECT_DOUBLE_EQ(segments[2], std::exp(5.0));
+}
+
+// Every token sees all before it, whatever the steps.
+TEST(MeasurePerplexity, StepsDoNotMatterWithExactRows) {
+  test::TinyEngine tiny;
+  const std::vector<int32_t> tokens = text_of(200);
+  const Perplexity whole = measure(tiny.engine, tokens, 90);
+  for (const size_t step : {1, 7, 64, 89}) {
+    PerplexityOptions options;
+    options.window_tokens = 90;
+    options.step_tokens = step;
+    const Perplexity stepped = measure_perplexity(tiny.engine, tokens, options);
+    EXPECT_EQ(stepped.n_scored, whole.n_scored);
+    EXPECT_NEAR(stepped.total_nll, whole.total_nll, 1e-9) << step;
+  }
+}
+
+// A recipe with a window goes beyond the model's context; what it sees at once may not.
+TEST(MeasurePerplexity, EndlessRecipesGoBeyondTheContext) {
+  test::TinyEngine tiny;
+  const size_t context = tiny.engine.config().context_tokens;
+  const std::vector<int32_t> tokens = text_of(3 * context);
+  PerplexityOptions options;
+  options.window_tokens = tokens.size();
+  EXPECT_THROW(measure_perplexity(tiny.engine, tokens, options), Error);
+  options.recipe = Recipe::parse("streaming(window=" + std::to_string(context / 2) + ")");
+  options.step_tokens = 3;
+  const Perplexity endless = measure_perplexity(tiny.engine, tokens, options);
+  EXPECT_EQ(endless.n_scored, tokens.size() - 1);
+  options.step_tokens = context / 2;
+  EXPECT_THROW(measure_perplexity(tiny.engine, tokens, options), Error);
+}
+
 TEST(MeasurePerplexity, WindowsAreApart) {
   test::TinyEngine tiny;
   const std::vector<int32_t> tokens = text_of(200);
