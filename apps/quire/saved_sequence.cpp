@@ -6,6 +6,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "cache/cache_file.h"
 #include "engine/joining.h"
 #include "terminal.h"
 
@@ -33,6 +34,7 @@ SavedSequence::SavedSequence(const KvFiles& files, const ModelOptions& model, Se
     : files_(files) {
   // Made and removed again: better now than after an hour of work.
   if (saves()) AtomicFile{files_.save};
+  if (saves() && !loads()) check_can_be_saved(options.recipe);
   if (!loads()) return;
   const auto start = std::chrono::steady_clock::now();
   saved_ = SavedSession::open(files_.load);

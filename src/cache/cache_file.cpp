@@ -71,6 +71,7 @@ Recipe read_recipe(const SectionFile& file) {
   const std::string text = file.get_text("recipe");
   try {
     const Recipe recipe = Recipe::parse(text);
+    check_can_be_saved(recipe);
     if (recipe.text() == text) return recipe;
   } catch (const Error& error) {
     file.fail_section("recipe", error.what());
@@ -266,6 +267,12 @@ uint64_t calibration_hash(const Calibration& calibration) {
     hash.add(std::as_bytes(std::span(*values)));
   }
   return hash.value();
+}
+
+void check_can_be_saved(const Recipe& recipe) {
+  if (!recipe.keep.given()) return;
+  throw Error("a cache of the recipe " + recipe.text() + " cannot be saved: keep= moves rows, and the file " +
+              "has no place for where they are");
 }
 
 std::vector<Section> cache_sections(const Cache& cache) {

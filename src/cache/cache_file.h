@@ -36,6 +36,9 @@ inline constexpr std::string_view kCacheSections[] = {"recipe", "geometry",   "c
 // Of the means and balances that a calibration consists of.
 uint64_t calibration_hash(const Calibration& calibration);
 
+// Throws Error, of one sentence, for recipes whose caches cannot be kept in a file: those that move rows.
+void check_can_be_saved(const Recipe& recipe);
+
 // They refer to the cache, which has to stay as it is until they are written.
 std::vector<Section> cache_sections(const Cache& cache);
 
