@@ -6,7 +6,8 @@
 //
 // With --bias-pairs coded keys of every head are freed of a bias in so many pairs of channels (ADR 9).
 // The first recipe is what the others are compared with; give `full` first. Medians of R repeats,
-// alternating.
+// alternating. The error is that of the output, as a share of its norm. Rows are made up to have what real ones
+// have: a few channels far larger than the others, sinks, and 1 token in 200 that a query head looks for.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -21,6 +22,7 @@
 #include "base/memory.h"
 #include "base/team.h"
 #include "cache/cache.h"
+#include "engine/calibrate.h"
 #include "kernels/ops.h"
 
 namespace {
@@ -99,24 +101,90 @@ std::shared_ptr<const KeyBiases> key_biases(const Options& options, const Geomet
   return std::make_shared<const KeyBiases>(std::move(all));
 }
 
+// Queries and rows of one layer, the same for every recipe.
+class Rows {
+ public:
+  explicit Rows(const Options& options)
+      : options_(options), queries_(options.n_heads * options.head_dim) {
+    uint64_t state = 7;
+    for (size_t head = 0; head < options.n_heads; ++head) {
+      float* q = queries_.data() + head * options.head_dim;
+      float norm = 0;
+      for (size_t d = 0; d < options.head_dim; ++d) {
+        q[d] = noise(state);
+        norm += q[d] * q[d];
+      }
+      for (size_t d = 0; d < options.head_dim; ++d) q[d] *= kQueryNorm / std::sqrt(norm);
+    }
+  }
+
+  const std::vector<float>& queries() const { return queries_; }
+
+  // Of token t, all KV heads.
+  void make(size_t t, float* k, float* v) const {
+    uint64_t state = t * 2 + 1;
+    for (int i = 0; i < 4; ++i) noise(state);
+    const size_t dim = options_.head_dim;
+    const size_t group = options_.n_heads / options_.n_kv_heads;
+    for (size_t head = 0; head < options_.n_kv_heads; ++head, k += dim, v += dim) {
+      for (size_t d = 0; d < dim; ++d) {
+        k[d] = 1.7f * noise(state);  // of variance 1
+        v[d] = noise(state);
+      }
+      for (size_t i = 1; i <= 4; ++i) k[i * dim / 5] = 6 + 4 * k[i * dim / 5];
+      const bool sink = t < 4;
+      if (!sink && (t * 2654435761u >> 8) % 200 != head) continue;
+      const float* q = queries_.data() + (head * group + t % group) * dim;
+      const float towards = (sink ? 9.0f : 6.0f) / (kQueryNorm * kQueryNorm);
+      for (size_t d = 0; d < dim; ++d) k[d] += towards * q[d];
+    }
+  }
+
+ private:
+  static constexpr float kQueryNorm = 1.5f;
+
+  const Options& options_;
+  std::vector<float> queries_;  // [n_heads][head_dim]
+};
+
+// What recipes need to know of such rows.
+std::shared_ptr<const Calibration> calibration(const Options& options, const Geometry& geometry,
+                                               const Rows& rows) {
+  constexpr size_t kTokens = 2048;
+  const size_t q_width = options.n_heads * options.head_dim;
+  const size_t kv_width = options.n_kv_heads * options.head_dim;
+  const size_t ld = q_width + 2 * kv_width;
+  std::vector<float> all(kTokens * ld);
+  uint64_t state = 3;
+  for (size_t t = 0; t < kTokens; ++t) {
+    for (size_t i = 0; i < q_width; ++i) all[t * ld + i] = noise(state);  // of no direction of their own
+    rows.make(t, all.data() + t * ld + q_width, all.data() + t * ld + q_width + kv_width);
+  }
+  CalibrationMeter meter(geometry);
+  for (size_t layer = 0; layer < geometry.n_layers; ++layer) {
+    meter.rows(layer, 0, kTokens, all.data(), all.data() + q_width, all.data() + q_width + kv_width, ld);
+  }
+  return std::make_shared<const Calibration>(meter.result());
+}
+
 // A cache of made-up rows: as many layers as make it exceed 128 MB in f16, at least two.
 struct Subject {
   Geometry geometry;
   PagePool pool;
   Cache cache;
   std::vector<double> times;
+  std::vector<float> out;  // of the last layer
 
-  Subject(const Options& options, const std::string& recipe, Team& team)
+  Subject(const Options& options, const std::string& recipe, const Rows& rows, Team& team)
       : geometry(shape(options)),
-        cache(Recipe::parse(recipe), geometry, pool, nullptr, key_biases(options, geometry)) {
+        cache(Recipe::parse(recipe), geometry, pool, calibration(options, geometry, rows),
+              key_biases(options, geometry)) {
     const size_t width = options.n_kv_heads * options.head_dim;
     constexpr size_t kStep = 2048;
     std::vector<float> k(kStep * width), v(kStep * width);
-    uint64_t state = 1;
     for (size_t first = 0; first < options.n_tokens; first += kStep) {
       const size_t n = std::min(kStep, options.n_tokens - first);
-      for (float& x : k) x = 2 * noise(state);
-      for (float& x : v) x = noise(state);
+      for (size_t i = 0; i < n; ++i) rows.make(first + i, k.data() + i * width, v.data() + i * width);
       cache.begin_step(n, team.size());
       team.run([&](Worker& worker) {
         for (size_t layer = 0; layer < geometry.n_layers; ++layer) {
@@ -136,20 +204,20 @@ struct Subject {
   }
 
   // One token through all layers; seconds.
-  double step(Team& team) {
+  double step(const Rows& rows, Team& team) {
     const size_t q_width = geometry.n_heads * geometry.head_dim;
     const size_t kv_width = geometry.n_kv_heads[0] * geometry.head_dim;
-    std::vector<float> q(q_width), k(kv_width), out(q_width);
-    uint64_t state = 7;
-    for (float& x : q) x = 0.2f * noise(state);
-    for (float& x : k) x = noise(state);
+    std::vector<float> k(kv_width), v(kv_width);
+    out.resize(q_width);
+    const float* q = rows.queries().data();
     const size_t before = cache.n_tokens();
+    rows.make(before, k.data(), v.data());
     cache.begin_step(1, team.size());
     const auto start = Clock::now();
     team.run([&](Worker& worker) {
       for (size_t layer = 0; layer < geometry.n_layers; ++layer) {
-        cache.append(worker, layer, 0, 1, k.data(), k.data(), kv_width);
-        cache.attend(worker, layer, 0, 1, q.data(), q_width, out.data(), q_width);
+        cache.append(worker, layer, 0, 1, k.data(), v.data(), kv_width);
+        cache.attend(worker, layer, 0, 1, q, q_width, out.data(), q_width);
       }
     });
     const double seconds = seconds_since(start);
@@ -158,6 +226,16 @@ struct Subject {
     return seconds;
   }
 };
+
+// |a - b| / |b|
+double relative_error(const std::vector<float>& a, const std::vector<float>& b) {
+  double error = 0, size = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    error += (double{a[i]} - double{b[i]}) * (double{a[i]} - double{b[i]});
+    size += double{b[i]} * double{b[i]};
+  }
+  return std::sqrt(error / size);
+}
 
 int take_int(int& i, int argc, char** argv) {
   if (i + 1 >= argc) throw Error(std::string(argv[i]) + " wants a number");
@@ -190,7 +268,7 @@ Options parse(int argc, char** argv) {
       options.recipes.push_back(flag);
     }
   }
-  if (options.recipes.empty()) options.recipes = {"full", "turbo4(frame=rotated)"};
+  if (options.recipes.empty()) options.recipes = {"full", "turbo4", "quire"};
   if (options.n_heads % options.n_kv_heads != 0) throw Error("the KV heads do not divide the query heads");
   return options;
 }
@@ -199,7 +277,8 @@ void report(const Options& options, const std::vector<std::unique_ptr<Subject>>&
   std::printf("%s, %d threads, %zu query / %zu KV heads of %zu, %zu tokens; reads %.1f GB/s\n", ops().name,
               options.n_threads, options.n_heads, options.n_kv_heads, options.head_dim, options.n_tokens,
               bandwidth);
-  std::printf("%-36s %12s %10s %10s %8s %8s\n", "recipe", "us a layer", "MB read", "GB/s", "share", "speed");
+  std::printf("%-36s %12s %10s %10s %8s %8s %9s\n", "recipe", "us a layer", "MB read", "GB/s", "share",
+              "speed", "error");
   const auto layer_time = [](const Subject& s) {
     return median(s.times) / static_cast<double>(s.geometry.n_layers);
   };
@@ -207,22 +286,23 @@ void report(const Options& options, const std::vector<std::unique_ptr<Subject>>&
     const double seconds = layer_time(*subject);
     const double bytes = static_cast<double>(subject->cache.last_step().bytes_read) /
                          static_cast<double>(subject->geometry.n_layers);
-    std::printf("%-36s %12.1f %10.2f %10.1f %7.0f%% %7.2fx\n", subject->cache.recipe().text().c_str(),
+    std::printf("%-36s %12.1f %10.2f %10.1f %7.0f%% %7.2fx %9.5f\n", subject->cache.recipe().text().c_str(),
                 seconds * 1e6, bytes * 1e-6, bytes / seconds * 1e-9, 100 * bytes / seconds * 1e-9 / bandwidth,
-                layer_time(*subjects[0]) / seconds);
+                layer_time(*subjects[0]) / seconds, relative_error(subject->out, subjects[0]->out));
   }
 }
 
 int run(int argc, char** argv) {
   const Options options = parse(argc, argv);
   Team team(options.n_threads);
+  const Rows rows(options);
   std::vector<std::unique_ptr<Subject>> subjects;
   for (const std::string& recipe : options.recipes) {
-    subjects.push_back(std::make_unique<Subject>(options, recipe, team));
+    subjects.push_back(std::make_unique<Subject>(options, recipe, rows, team));
   }
   for (int repeat = -1; repeat < options.repeats; ++repeat) {  // the first round warms up
     for (const auto& subject : subjects) {
-      const double seconds = subject->step(team);
+      const double seconds = subject->step(rows, team);
       if (repeat >= 0) subject->times.push_back(seconds);
     }
   }

@@ -119,6 +119,29 @@ void add_key_bias(const KeyBias& key_bias, size_t page, const PageAttention& wor
   for (size_t i = 0; i < n_rows * kTokensPerPage; ++i) scratch.scores[i] += scratch.bias_scores[i];
 }
 
+// Rows whose keys are exact beside their codes get the scores of the exact ones.
+void score_exact_keys(const LayerView& view, size_t kv_head, size_t page, const PageAttention& work) {
+  constexpr size_t kMostKeys = 16;  // of one call
+  const ExactKeys& exact = *view.exact_keys;
+  AttendScratch& scratch = work.scratch;
+  const auto n_rows = static_cast<size_t>(work.n_rows());
+  const size_t row_size = row_bytes(view.layout->key_format, work.dim);
+  scratch.bias_scores.resize(std::max(scratch.bias_scores.size(), n_rows * kTokensPerPage));
+  const std::byte* keys = exact.rows->data + kv_head * exact.positions.size() * row_size;
+  for (size_t first = exact.first[page]; first < exact.first[page + 1]; first += kMostKeys) {
+    const size_t n = std::min<size_t>(kMostKeys, exact.first[page + 1] - first);
+    ops().score_rows[static_cast<size_t>(view.layout->key_format)](
+        work.queries.q, work.dim, work.n_rows(), work.head_dim(), keys + first * row_size,
+        static_cast<int>(n), scratch.bias_scores.data());
+    for (size_t row = 0; row < n_rows; ++row) {
+      for (size_t i = 0; i < n; ++i) {
+        scratch.scores[row * kTokensPerPage + exact.positions[first + i] % kTokensPerPage] =
+            scratch.bias_scores[row * kTokensPerPage + i];
+      }
+    }
+  }
+}
+
 // Scores of the rows named of a sealed page.
 void score_sealed(const LayerView& view, size_t kv_head, size_t page, uint64_t rows, const HeadFrames& frames,
                   const PageAttention& work) {
@@ -171,6 +194,7 @@ void attend_sealed_pages(const LayerView& view, size_t kv_head, const Parts::Par
     const uint64_t rows = row_masks(work.queries, selected, view.n_tokens, page, work.scratch.masks.data());
     if (rows == 0) continue;
     score_sealed(view, kv_head, page, rows, frames, work);
+    if (view.exact_keys != nullptr && view.exact_keys->any(page)) score_exact_keys(view, kv_head, page, work);
     const bool more = page + 1 < part.last_page;
     finish_sealed(view, kv_head, page, rows, frames, work,
                   {more ? view.keys(kv_head, page + 1) : nullptr, more ? view.layer->sealed.key_bytes() : 0});

@@ -39,7 +39,12 @@ Cache::Cache(std::shared_ptr<const CacheStatistics> statistics, const Recipe& re
       placement_(std::make_unique<StayInPlace>()) {
   if (recipe.drops()) dropping_.emplace(make_retention(recipe.keep, recipe.sink_tokens), geometry);
   if (!recipe.coded || !recipe.keep.given()) return;
-  reserving_.emplace(log_reserve(recipe.keep, recipe.sink_tokens));
+  const LogReserve reserve = log_reserve(recipe.keep, recipe.sink_tokens);
+  if (is_partial(recipe.keep)) {
+    key_reserving_.emplace(reserve);
+    return;
+  }
+  reserving_.emplace(reserve);
   for (size_t layer = 0; layer < geometry.n_layers; ++layer) {
     if (!statistics_->has_key_bias(layer)) continue;
     throw Error("recipe '" + recipe.text() +
@@ -60,6 +65,9 @@ void Cache::begin_step(size_t n_new, int n_members) {
   while (lanes_.size() < static_cast<size_t>(n_members)) lanes_.push_back(std::make_unique<Lane>());
   if (dropping_) dropping_->begin_step(static_cast<size_t>(n_members));
   if (reserving_) reserving_->begin_step(n_new, due_pages());
+  if (key_reserving_ && due_pages() > 0) {
+    key_reserving_->begin_step(store_.layer_layout(0).sealed_pages(n_tokens() + n_new));
+  }
   turn_to_sinks();
 }
 
@@ -98,7 +106,10 @@ void Cache::end_layer(Worker& worker, size_t layer) {
   if (layout.sealed_pages(n_total) <= layout.sealed_pages(n_tokens())) return;  // nothing is due
   if (reserving_) reserving_->arrange(worker, layer, store_);
   if (recipe_.prompt_statistics) make_statistics(worker, layer, n_total);
-  if (worker.rank() == 0) sealing_ = store_.begin_sealing(layer, n_total);
+  if (worker.rank() == 0) {
+    if (key_reserving_) key_reserving_->keep(layer, store_);
+    sealing_ = store_.begin_sealing(layer, n_total);
+  }
   worker.barrier();
   const size_t n_heads = layout.open.n_kv_heads;
   const size_t n_pages = sealing_.last - sealing_.first;
@@ -145,7 +156,8 @@ void Cache::count_reads(const LayerView& view, size_t n) {
   const uint64_t beside_bytes =
       n_sealed * (view.layer->sealed.page_bytes() +
                   view.layer->sealed.n_kv_heads * view.layer->sealed.index_bytes()) +
-      (n_sealed > 0 || n_sinks > 0 ? view.layer->beside_bytes() : 0);
+      (n_sealed > 0 || n_sinks > 0 ? view.layer->beside_bytes() : 0) +
+      (view.exact_keys != nullptr ? view.exact_keys->rows->size_bytes : 0);
   stats_.rows_read += view.layout->n_kv_heads * (n * (start + n_sinks) + n * (n + 1) / 2);
   for (size_t tile = 0; tile < n; tile += kTileQueries) {
     const size_t n_open = start + std::min(n, tile + kTileQueries) - n_sealed * kTokensPerPage;
@@ -335,6 +347,7 @@ uint64_t Cache::size_bytes() const {
 void Cache::end_step() {
   store_.commit(step_tokens_);
   if (reserving_) reserving_->end_step();
+  if (key_reserving_) key_reserving_->end_step();
   stats_.n_tokens = n_tokens();
   placement_->plan(store_, stats_);
 }
@@ -345,6 +358,7 @@ Cache Cache::fork() const {
   copy.prompt_ = prompt_;
   copy.dropping_ = dropping_;
   copy.reserving_ = reserving_;
+  copy.key_reserving_ = key_reserving_;
   return copy;
 }
 

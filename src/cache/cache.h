@@ -166,6 +166,7 @@ class Cache {
   std::shared_ptr<const RopeFrequencies> rope_frequencies_;
   std::optional<Dropping> dropping_;    // of a recipe that drops rows
   std::optional<Reserving> reserving_;  // of one that codes what leaves a reserve
+  std::optional<KeyReserving> key_reserving_;
   // By how many positions sinks lie farther away than the policy has it, and the turn that takes it off.
   size_t sink_shift_ = 0;
   std::vector<float> sink_cosine_;

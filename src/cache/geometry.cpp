@@ -17,7 +17,10 @@ LayerLayout layer_layout(const Recipe& recipe, size_t n_kv_heads, size_t head_di
   layout.sink_tokens = recipe.seals() ? recipe.sink_tokens : 0;
   layout.tail_tokens = recipe.tail_tokens;
   layout.keeps_rows = recipe.full_rows > 0;
-  if (recipe.coded && recipe.keep.given()) layout.reserve = log_reserve(recipe.keep, recipe.sink_tokens);
+  if (recipe.coded && recipe.keep.given()) {
+    (is_partial(recipe.keep) ? layout.key_reserve : layout.reserve) =
+        log_reserve(recipe.keep, recipe.sink_tokens);
+  }
   if (recipe.drops()) {
     if (recipe.keep.policy == Policy::kWindow) layout.sink_tokens = recipe.sink_tokens;
     const auto retention = make_retention(recipe.keep, layout.sink_tokens);
@@ -68,6 +71,7 @@ uint64_t step_peak(const std::vector<LayerLayout>& layouts, const std::vector<La
     const size_t n_sealed = layout.sealed_pages(before[i].n_tokens);
     const size_t n_after = layout.sealed_pages(after.n_tokens);
     return layout.sealed.bytes(n_after) - layout.sealed.bytes(n_sealed) +
+           (n_after > n_sealed ? layout.exact_key_bytes(n_after) : 0) +
            (n_sealed == 0 && n_after > 0 ? layout.beside_bytes() : 0);
   };
   uint64_t held = 0;

@@ -234,6 +234,7 @@ void Cache::crop(size_t n_tokens) {
   store_.crop(n_tokens);
   if (n_tokens == 0) prompt_.assign(prompt_.size(), {});
   if (dropping_ && n_tokens == 0) dropping_->clear();
+  if (key_reserving_ && n_tokens == 0) key_reserving_->clear();
   if (reserving_ && n_tokens < before) reserving_->crop(n_tokens);
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/edit_distance.h"
 #include "base/error.h"
+#include "policy/retention.h"
 
 namespace quire {
 
@@ -119,6 +120,8 @@ void RecipeParser::parse_settings(std::string_view settings) {
 void RecipeParser::parse_setting(std::string_view setting) {
   const size_t equals = setting.find('=');
   const std::string_view name = setting.substr(0, equals);
+  // LogQuant's own name for it.
+  if (setting == "partial" && parse_policy_setting(setting, "on")) return;
   if (equals == std::string_view::npos) {
     fail("'" + shown(setting) +
          "' is not a setting; k=, v=, sink=, tail=, frame=, stats=, full_rows=, keep=, select= and promote= "
@@ -336,6 +339,13 @@ void RecipeParser::check_keep(const SideFormat& keys, const SideFormat& values) 
   }
   if (tail_) fail(keep + " keeps newest rows of its own, and tail= is for recipes without keep=");
   if (recipe_.full_rows > 0) fail(keep + " and full_rows= would both choose the exact rows");
+  if (is_partial(recipe_.keep) && !keys.coded) {
+    fail("keep=log(partial=on) keeps keys exact beside their codes, and k=" + std::string(keys.name()) +
+         " has none");
+  }
+  if (is_partial(recipe_.keep) && selects_) {
+    fail("keep=log(partial=on) has exact keys, which select=sign does not score");
+  }
   if (recipe_.select.given()) {
     fail(policy_text(PolicyAxis::kSelect) + " chooses among all tokens by position, and " + keep +
          " moves or drops some");

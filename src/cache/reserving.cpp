@@ -32,6 +32,17 @@ void Reserving::arrange(Worker& worker, size_t layer, const Store& store) const 
                [&](int64_t head, int64_t) { store.reorder_rows(layer, static_cast<size_t>(head), order_); });
 }
 
+void KeyReserving::begin_step(size_t n_pages) {
+  next_ = now_;
+  std::vector<uint32_t> settled;
+  next_.append(n_pages * kTokensPerPage - now_.n_tokens(), settled);
+}
+
+void KeyReserving::keep(size_t layer, Store& store) const {
+  store.keep_exact_keys(layer, {next_.reserved().begin(), next_.reserved().end()},
+                        next_.n_tokens() / kTokensPerPage);
+}
+
 void Reserving::end_step() { std::swap(now_, next_); }
 
 void Reserving::crop(size_t n_tokens) {

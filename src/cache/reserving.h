@@ -42,4 +42,22 @@ class Reserving {
   std::vector<uint32_t> order_;  // of the open rows, where pages are due
 };
 
+// The same where keys stay exact beside their codes: rows stay where they are. Copied when the cache forks.
+class KeyReserving {
+ public:
+  explicit KeyReserving(const LogReserve& reserve) : reserve_(reserve), now_(reserve), next_(reserve) {}
+
+  // n_pages: that are coded when the step is done.
+  void begin_step(size_t n_pages);
+  // By one member, before the layer's pages are coded.
+  void keep(size_t layer, Store& store) const;
+  void end_step() { now_ = next_; }
+  void clear() { now_ = next_ = LogReserveState(reserve_); }
+
+ private:
+  LogReserve reserve_;
+  LogReserveState now_;  // when the last token of the coded pages has come
+  LogReserveState next_;
+};
+
 }  // namespace quire

@@ -8,6 +8,7 @@
 #include "format/kivi.h"
 #include "format/polar.h"
 #include "format/signvq.h"
+#include "format/token_groups.h"
 #include "format/turbo.h"
 #include "format/turbo_panel.h"
 #include "format/turbo_prod.h"
@@ -32,6 +33,8 @@ enum class Code : uint8_t {
   kNested3,
   kNested4,
   kSignVq,
+  kToken2,
+  kToken4,
 };
 
 template <Code code_, CodeFormat Format_>
@@ -65,7 +68,9 @@ using Codes = CodeList<CodeEntry<Code::kTurbo2, TurboPanel<2>>,  //
                        CodeEntry<Code::kNested2, Turbo<2>>,      //
                        CodeEntry<Code::kNested3, Turbo<3>>,      //
                        CodeEntry<Code::kNested4, Turbo<4>>,      //
-                       CodeEntry<Code::kSignVq, SignVq>>;
+                       CodeEntry<Code::kSignVq, SignVq>,         //
+                       CodeEntry<Code::kToken2, TokenGroups<2>>,  //
+                       CodeEntry<Code::kToken4, TokenGroups<4>>>;
 static_assert(Codes::in_order());
 constexpr int kCodeCount = Codes::kSize;
 

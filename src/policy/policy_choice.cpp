@@ -12,6 +12,7 @@ constexpr PolicySetting kWindowSettings[] = {{"window", 2000, 1, kMostRows, true
 constexpr PolicySetting kLogSettings[] = {
     {"reserve", 192, 3, kMostRows, true},
     {"rule", 0, 0, 1, true, "published|strided"},
+    {"partial", 0, 0, 1, true, "off|on"},
 };
 constexpr PolicySetting kHeavySettings[] = {{"recent", 0.5, 0, 1, false}};
 constexpr PolicySetting kKeyformerSettings[] = {

@@ -50,6 +50,8 @@ class Retention {
 
 // sink_tokens: of keep=window. The policy must be one of the axis keep.
 std::shared_ptr<const Retention> make_retention(const PolicyChoice& keep, size_t sink_tokens);
+// Of keep=log: values leave the reserve before their keys.
+bool is_partial(const PolicyChoice& keep);
 // What keep=log says.
 LogReserve log_reserve(const PolicyChoice& keep, size_t sink_tokens);
 

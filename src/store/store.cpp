@@ -21,6 +21,7 @@ Store::Store(std::vector<LayerLayout> layouts, PagePool& pool)
       index_blocks_(layouts_.size()),
       sinks_(layouts_.size()),
       kept_(layouts_.size()),
+      exact_keys_(layouts_.size()),
       left_(layouts_.size()) {}
 
 namespace {
@@ -107,7 +108,10 @@ Store::Growth Store::growth(size_t layer, size_t n_new) const {
   if (layout.drops()) return dropping_growth(layer, n_new, growth);
   const size_t n_sealed = view(layer, n_tokens_).n_sealed();
   const size_t n_to_seal = layout.sealed_pages(n_total);
-  if (n_to_seal > n_sealed) growth.coded = index_growth(layer, n_sealed, n_to_seal);
+  if (n_to_seal > n_sealed) {
+    growth.coded = index_growth(layer, n_sealed, n_to_seal) + layout.exact_key_bytes(n_to_seal);
+    if (exact_keys_[layer].use_count() == 1) growth.freed = layout.exact_key_bytes(n_sealed);
+  }
   for (size_t page = n_sealed; page < n_to_seal; ++page) {
     growth.coded += layout.sealed.page_bytes() + (page == 0 ? layout.beside_bytes() : 0);
     if (page >= first || !shared(page)) growth.freed += layout.open.page_bytes();
@@ -263,6 +267,7 @@ void Store::crop(size_t n_tokens) {
   if (n_tokens > 0) return;
   std::fill(sinks_.begin(), sinks_.end(), nullptr);
   std::fill(kept_.begin(), kept_.end(), nullptr);
+  std::fill(exact_keys_.begin(), exact_keys_.end(), nullptr);
   for (std::vector<PageRef>& blocks : index_blocks_) blocks.clear();
 }
 
@@ -298,6 +303,7 @@ uint64_t Store::size_bytes() const {
   }
   for (const PageRef& sinks : sinks_) total += sinks ? sinks->size_bytes : 0;
   for (const auto& kept : kept_) total += kept ? kept->page->size_bytes : 0;
+  for (const auto& keys : exact_keys_) total += keys ? keys->rows->size_bytes : 0;
   return total;
 }
 

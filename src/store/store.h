@@ -10,6 +10,7 @@
 
 #include "format/row_format.h"
 #include "format/side_format.h"
+#include "store/exact_keys.h"
 #include "store/head_frames.h"
 #include "store/kept_rows.h"
 #include "store/log_reserve.h"
@@ -83,6 +84,9 @@ struct LayerLayout {
   // Where given, it decides what stays exact instead of the tail: rows are sealed in the order in which they
   // leave it, and those that have left wait in open pages until they fill one.
   LogReserve reserve;
+  // Of sealed rows, the keys of these stay exact beside the codes: what is reserved when the pages' last token
+  // has come.
+  LogReserve key_reserve;
   // Rows that stay when a layer had n_rows and a step of n_new tokens ends at n_total of the sequence. Empty:
   // all of them. Where rows leave, the sinks too leave the pages, to be kept beside them.
   std::function<size_t(size_t n_rows, size_t n_new, size_t n_total)> rows_after = {};
@@ -99,6 +103,13 @@ struct LayerLayout {
   // Of exact rows beside the sealed pages: the sinks, and a page of kept rows.
   size_t beside_bytes() const { return sink_bytes() + (keeps_rows ? open.page_bytes() : 0); }
 
+  // Of the exact keys beside so many sealed pages.
+  uint64_t exact_key_bytes(size_t n_sealed) const {
+    if (!key_reserve.given() || n_sealed == 0) return 0;
+    const size_t n_keys = n_sealed * kTokensPerPage - key_reserve.n_settled(n_sealed * kTokensPerPage);
+    return open.n_kv_heads * row_bytes(open.key_format, n_keys * open.head_dim);
+  }
+
   // Pages that are sealed when the layer has seen n_tokens: whole ones, older than the tail. A function of
   // the number of tokens alone, so that steps of any size seal the same pages.
   size_t sealed_pages(size_t n_tokens) const {
@@ -110,7 +121,7 @@ struct LayerLayout {
   uint64_t bytes(size_t n_rows, size_t n_sealed) const {
     const size_t n_pages = (n_rows + kTokensPerPage - 1) / kTokensPerPage;
     const uint64_t beside = n_sealed > 0 ? beside_bytes() : 0;
-    return beside + sealed.bytes(n_sealed) + (n_pages - n_sealed) * open.page_bytes();
+    return beside + exact_key_bytes(n_sealed) + sealed.bytes(n_sealed) + (n_pages - n_sealed) * open.page_bytes();
   }
 };
 
@@ -123,6 +134,7 @@ struct LayerView {
   const Page* sinks = nullptr;         // nullptr while no page is sealed
   const KeptRows* kept = nullptr;      // the same
   std::span<const PageRef> index_blocks{};
+  const ExactKeys* exact_keys = nullptr;
 
   // Sealed pages come first.
   size_t n_sealed() const {
@@ -203,6 +215,10 @@ class Store {
   // head, all of the n_pages pages that are due.
   void keep_rows(size_t layer, std::vector<uint32_t> positions, size_t n_pages);
 
+  // The keys of these rows, of which n_pages pages are or are about to be sealed, are exact from now on. Those
+  // that are sealed already were so before.
+  void keep_exact_keys(size_t layer, std::vector<uint32_t> positions, size_t n_pages);
+
   // Rows of a layer's open pages change places, once a step has written its own: so many lie there.
   size_t open_rows(size_t layer, size_t n_tokens) const {
     return n_tokens - left_[layer] - kTokensPerPage * view(layer, n_tokens).n_sealed();
@@ -245,7 +261,7 @@ class Store {
   // Readers see `n_visible` tokens: the committed ones, or more while a step is under way.
   LayerView view(size_t layer, size_t n_visible) const {
     return {&layouts_[layer].open, pages_[layer],      n_visible - left_[layer], &layouts_[layer],
-            sinks_[layer].get(),   kept_[layer].get(), index_blocks_[layer]};
+            sinks_[layer].get(),   kept_[layer].get(), index_blocks_[layer],      exact_keys_[layer].get()};
   }
 
   PagePool& pool() const { return *pool_; }
@@ -279,6 +295,7 @@ class Store {
   std::vector<std::vector<PageRef>> index_blocks_;     // [layer][page / kPagesPerIndexBlock], of sealed pages
   std::vector<PageRef> sinks_;                         // [layer], empty until the first page is sealed
   std::vector<std::shared_ptr<const KeptRows>> kept_;  // [layer], the same
+  std::vector<std::shared_ptr<const ExactKeys>> exact_keys_;  // [layer], the same
   std::vector<size_t> left_;                           // [layer] tokens that are in no page of it
   size_t n_tokens_ = 0;
 };

@@ -129,6 +129,7 @@ TEST(CodeBytes, Frozen) {
       {0x93161a58b15a3177ull, 0xd396a2da6e19866bull}, {0x3eff0fe68494c9ccull, 0xc21ecb8624efe3ffull},
       {0xe20e3c0846328b0bull, 0xd30e7df1596c1545ull}, {0x6a5093162e88f623ull, 0x82a994a7ceb71aefull},
       {0xf8cdb37ea17b93f3ull, 0x3f4e29c5fa4ff299ull}, {0x68401b38b3c53e60ull, 0x5bfd56b31e600a8full},
+      {0x1546b8043fc6f5edull, 0x24edf0e693201c86ull}, {0x416e585081f4e73bull, 0xca7fa12d5a8afa80ull},
   };
   for (int i = 0; i < kCodeCount; ++i) {
     const Code code = static_cast<Code>(i);

@@ -1,0 +1,23 @@
+// Keys of a layer that stay exact beside their codes, while the values of the same rows are read coded.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "store/page.h"
+
+namespace quire {
+
+// The same rows for all heads. Immutable, shared by forks.
+struct ExactKeys {
+  std::vector<uint32_t> positions;  // rising, all in sealed pages
+  std::vector<uint32_t> first;      // [page + 1] index of the first position that lies in it or behind it
+  PageRef rows;                     // [kv_head][position][head_dim], in the format of open pages
+
+  // Indices of the positions of a page: first[page]..first[page + 1] - 1.
+  bool any(size_t page) const { return page + 1 < first.size() && first[page] < first[page + 1]; }
+};
+
+}  // namespace quire
