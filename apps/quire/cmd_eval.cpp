@@ -22,7 +22,8 @@ constexpr const char* kExamples =
     "  quire eval ppl -m model.gguf -f book.txt --kv streaming -c 50000 --segment 5000\n"
     "\nThe text is cut into windows of -c tokens. Each starts with an empty cache and no begin token, and "
     "every\n"
-    "token but a window's first is scored. Recipes that drop rows or leave some out do so between steps: give\n"
+    "token but a window's first is scored. Recipes that drop rows or leave some out do so between steps: "
+    "give\n"
     "--step 1 to measure what single tokens see.";
 
 struct PplOptions {

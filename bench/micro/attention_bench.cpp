@@ -6,8 +6,9 @@
 //
 // With --bias-pairs coded keys of every head are freed of a bias in so many pairs of channels (ADR 9).
 // The first recipe is what the others are compared with; give `full` first. Medians of R repeats,
-// alternating. The error is that of the output, as a share of its norm. Rows are made up to have what real ones
-// have: a few channels far larger than the others, sinks, and 1 token in 200 that a query head looks for.
+// alternating. The error is that of the output, as a share of its norm. Rows are made up to have what real
+// ones have: a few channels far larger than the others, sinks, and 1 token in 200 that a query head looks
+// for.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -104,8 +105,7 @@ std::shared_ptr<const KeyBiases> key_biases(const Options& options, const Geomet
 // Queries and rows of one layer, the same for every recipe.
 class Rows {
  public:
-  explicit Rows(const Options& options)
-      : options_(options), queries_(options.n_heads * options.head_dim) {
+  explicit Rows(const Options& options) : options_(options), queries_(options.n_heads * options.head_dim) {
     uint64_t state = 7;
     for (size_t head = 0; head < options.n_heads; ++head) {
       float* q = queries_.data() + head * options.head_dim;

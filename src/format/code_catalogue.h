@@ -53,22 +53,22 @@ struct CodeList {
   }
 };
 
-using Codes = CodeList<CodeEntry<Code::kTurbo2, TurboPanel<2>>,  //
-                       CodeEntry<Code::kTurbo3, TurboPanel<3>>,  //
-                       CodeEntry<Code::kTurbo4, TurboPanel<4>>,  //
-                       CodeEntry<Code::kTurbo2q, TurboProd<2>>,  //
-                       CodeEntry<Code::kTurbo3q, TurboProd<3>>,  //
-                       CodeEntry<Code::kTurbo4q, TurboProd<4>>,  //
-                       CodeEntry<Code::kQ8, Q8>,                 //
-                       CodeEntry<Code::kQ4, Q4>,                 //
-                       CodeEntry<Code::kKivi2, Kivi<2>>,         //
-                       CodeEntry<Code::kKivi4, Kivi<4>>,         //
-                       CodeEntry<Code::kPolar4, Polar4>,         //
-                       CodeEntry<Code::kPolar4r, Polar4r>,       //
-                       CodeEntry<Code::kNested2, Turbo<2>>,      //
-                       CodeEntry<Code::kNested3, Turbo<3>>,      //
-                       CodeEntry<Code::kNested4, Turbo<4>>,      //
-                       CodeEntry<Code::kSignVq, SignVq>,         //
+using Codes = CodeList<CodeEntry<Code::kTurbo2, TurboPanel<2>>,   //
+                       CodeEntry<Code::kTurbo3, TurboPanel<3>>,   //
+                       CodeEntry<Code::kTurbo4, TurboPanel<4>>,   //
+                       CodeEntry<Code::kTurbo2q, TurboProd<2>>,   //
+                       CodeEntry<Code::kTurbo3q, TurboProd<3>>,   //
+                       CodeEntry<Code::kTurbo4q, TurboProd<4>>,   //
+                       CodeEntry<Code::kQ8, Q8>,                  //
+                       CodeEntry<Code::kQ4, Q4>,                  //
+                       CodeEntry<Code::kKivi2, Kivi<2>>,          //
+                       CodeEntry<Code::kKivi4, Kivi<4>>,          //
+                       CodeEntry<Code::kPolar4, Polar4>,          //
+                       CodeEntry<Code::kPolar4r, Polar4r>,        //
+                       CodeEntry<Code::kNested2, Turbo<2>>,       //
+                       CodeEntry<Code::kNested3, Turbo<3>>,       //
+                       CodeEntry<Code::kNested4, Turbo<4>>,       //
+                       CodeEntry<Code::kSignVq, SignVq>,          //
                        CodeEntry<Code::kToken2, TokenGroups<2>>,  //
                        CodeEntry<Code::kToken4, TokenGroups<4>>>;
 static_assert(Codes::in_order());

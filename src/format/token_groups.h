@@ -1,16 +1,17 @@
 // token2, token4: keys and values alike coded by token, between the least and the largest value of a group of
 // 64. This is what the quantized cache of Hugging Face transformers stores and what LogQuant measures as KIVI
-// (arXiv 2503.19950, code default); kivi2 and kivi4 are what KIVI's paper says. For comparison: keys lie badly
-// in it, as a few of their channels are far larger than the others.
+// (arXiv 2503.19950, code default); kivi2 and kivi4 are what KIVI's paper says. For comparison: keys lie
+// badly in it, as a few of their channels are far larger than the others.
 //
-// x^ = zero + scale code as in kivi.h, the group being 64 channels of one token, the last one of a row shorter.
+// x^ = zero + scale code as in kivi.h, the group being 64 channels of one token, the last one of a row
+// shorter.
 //
 // Page, keys and values alike, G = ceil(head_dim / 64):
 //
 //   scales f16 [G][64 tokens] | zeros f16 [G][64] | packs of codes (panel_codes.h)
 //
-// Size: 4 G + head_dim b / 8 bytes a row (head_dim rounded up as panel_codes.h says): 20 at b = 2 and 64 dims.
-// Error: at most scale / 2 a value, and what f16 takes off the ends of the range.
+// Size: 4 G + head_dim b / 8 bytes a row (head_dim rounded up as panel_codes.h says): 20 at b = 2 and 64
+// dims. Error: at most scale / 2 a value, and what f16 takes off the ends of the range.
 #pragma once
 
 #include <stdint.h>
@@ -26,7 +27,12 @@ template <int bits>
 struct TokenGroups {
   static_assert(bits == 2 || bits == 4);
   static constexpr double kBound = bits == 2 ? 0.21 : 0.009;
-  static constexpr CodeInfo kInfo = {bits == 2 ? "token2" : "token4",          bits, bits, kBound, kBound, false,
+  static constexpr CodeInfo kInfo = {bits == 2 ? "token2" : "token4",
+                                     bits,
+                                     bits,
+                                     kBound,
+                                     kBound,
+                                     false,
                                      "per-token groups of 64 (transformers, LogQuant arXiv 2503.19950)"};
   static constexpr CodebookSpec kCodebook = {CodebookKind::kNone, 0};
   static constexpr int kGroup = 64;
@@ -77,7 +83,8 @@ struct TokenGroups {
   }
   QUIRE_INLINE void decode_key_row(const uint8_t* page, int head_dim, int row, const Codebook&, float* out) {
     for (int d = 0; d < head_dim; ++d) {
-      out[d] = value_of(page, head_dim, row, d, Panel::get_key(page + codes_offset(head_dim), head_dim, row, d));
+      out[d] =
+          value_of(page, head_dim, row, d, Panel::get_key(page + codes_offset(head_dim), head_dim, row, d));
     }
   }
   QUIRE_INLINE void decode_value_row(const uint8_t* page, int head_dim, int row, const Codebook&,

@@ -189,10 +189,13 @@ std::shared_ptr<const Retention> make_retention(const PolicyChoice& keep, size_t
   }
 }
 
-bool is_partial(const PolicyChoice& keep) { return keep.policy == Policy::kLog && keep.number("partial") > 0; }
+bool is_partial(const PolicyChoice& keep) {
+  return keep.policy == Policy::kLog && keep.number("partial") > 0;
+}
 
 LogReserve log_reserve(const PolicyChoice& keep, size_t sink_tokens) {
-  // Half the bytes of a row are its key: what a reserve of whole rows takes, one of keys has for more of them.
+  // Half the bytes of a row are its key: what a reserve of whole rows takes, one of keys has for more of
+  // them.
   const size_t reserve = is_partial(keep) ? keep.number("reserve") * 3 / 2 : keep.number("reserve");
   return LogReserve(static_cast<ReserveRule>(keep.number("rule")), reserve, sink_tokens);
 }

@@ -84,8 +84,8 @@ struct LayerLayout {
   // Where given, it decides what stays exact instead of the tail: rows are sealed in the order in which they
   // leave it, and those that have left wait in open pages until they fill one.
   LogReserve reserve;
-  // Of sealed rows, the keys of these stay exact beside the codes: what is reserved when the pages' last token
-  // has come.
+  // Of sealed rows, the keys of these stay exact beside the codes: what is reserved when the pages' last
+  // token has come.
   LogReserve key_reserve;
   // Rows that stay when a layer had n_rows and a step of n_new tokens ends at n_total of the sequence. Empty:
   // all of them. Where rows leave, the sinks too leave the pages, to be kept beside them.
@@ -121,7 +121,8 @@ struct LayerLayout {
   uint64_t bytes(size_t n_rows, size_t n_sealed) const {
     const size_t n_pages = (n_rows + kTokensPerPage - 1) / kTokensPerPage;
     const uint64_t beside = n_sealed > 0 ? beside_bytes() : 0;
-    return beside + exact_key_bytes(n_sealed) + sealed.bytes(n_sealed) + (n_pages - n_sealed) * open.page_bytes();
+    return beside + exact_key_bytes(n_sealed) + sealed.bytes(n_sealed) +
+           (n_pages - n_sealed) * open.page_bytes();
   }
 };
 
@@ -215,8 +216,8 @@ class Store {
   // head, all of the n_pages pages that are due.
   void keep_rows(size_t layer, std::vector<uint32_t> positions, size_t n_pages);
 
-  // The keys of these rows, of which n_pages pages are or are about to be sealed, are exact from now on. Those
-  // that are sealed already were so before.
+  // The keys of these rows, of which n_pages pages are or are about to be sealed, are exact from now on.
+  // Those that are sealed already were so before.
   void keep_exact_keys(size_t layer, std::vector<uint32_t> positions, size_t n_pages);
 
   // Rows of a layer's open pages change places, once a step has written its own: so many lie there.
@@ -261,7 +262,7 @@ class Store {
   // Readers see `n_visible` tokens: the committed ones, or more while a step is under way.
   LayerView view(size_t layer, size_t n_visible) const {
     return {&layouts_[layer].open, pages_[layer],      n_visible - left_[layer], &layouts_[layer],
-            sinks_[layer].get(),   kept_[layer].get(), index_blocks_[layer],      exact_keys_[layer].get()};
+            sinks_[layer].get(),   kept_[layer].get(), index_blocks_[layer],     exact_keys_[layer].get()};
   }
 
   PagePool& pool() const { return *pool_; }
@@ -296,7 +297,7 @@ class Store {
   std::vector<PageRef> sinks_;                         // [layer], empty until the first page is sealed
   std::vector<std::shared_ptr<const KeptRows>> kept_;  // [layer], the same
   std::vector<std::shared_ptr<const ExactKeys>> exact_keys_;  // [layer], the same
-  std::vector<size_t> left_;                           // [layer] tokens that are in no page of it
+  std::vector<size_t> left_;                                  // [layer] tokens that are in no page of it
   size_t n_tokens_ = 0;
 };
 

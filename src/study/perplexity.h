@@ -18,7 +18,7 @@ struct PerplexityOptions {
   // Tokens that go through the cache together; 0: a whole window, or of a recipe whose sequences may exceed
   // the model's context, kEndlessStepTokens. What a recipe drops or leaves out, it does between steps.
   size_t step_tokens = 0;
-  size_t segment_tokens = 0;  // perplexity of every so many tokens apart, too; 0: not
+  size_t segment_tokens = 0;                        // perplexity of every so many tokens apart, too; 0: not
   std::function<void(double share)> progress = {};  // share of the tokens done, after every window
 };
 
@@ -29,8 +29,8 @@ struct Perplexity {
   size_t n_scored = 0;   // every token but the first of each window
   double total_nll = 0;  // in nats
   double mean_nll = 0;
-  double standard_error = 0;  // of mean_nll, the tokens taken as independent
-  double perplexity = 0;      // exp(mean_nll)
+  double standard_error = 0;                    // of mean_nll, the tokens taken as independent
+  double perplexity = 0;                        // exp(mean_nll)
   std::vector<double> segment_perplexity = {};  // in the order of the text, the last one of what is left
 };
 
@@ -58,9 +58,9 @@ class PerplexityTally {
 };
 
 // Window w covers tokens [w * window, (w + 1) * window), the last one less. Each starts with an empty cache,
-// at position 0, without a begin token. Throws Error when the window or, of an endless recipe, what it sees at
-// once does not fit the model's context, when a
-// token is not of the vocabulary, or when there are fewer than 2 tokens.
+// at position 0, without a begin token. Throws Error when the window or, of an endless recipe, what it sees
+// at once does not fit the model's context, when a token is not of the vocabulary, or when there are fewer
+// than 2 tokens.
 Perplexity measure_perplexity(Engine& engine, std::span<const int32_t> tokens,
                               const PerplexityOptions& options);
 

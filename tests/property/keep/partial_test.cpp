@@ -42,8 +42,8 @@ void check_outputs(const Geometry& shape, const std::string& text) {
       const size_t head = h / group;
       const HeadFrames frames = statistics.frames(0, head);
       const auto rows = [&](const std::vector<float>& all, bool keys) {
-        return stored_rows(recipe, frames, keys, head_rows(all, token + 1, prompt.kv_width(0), head, dim), dim,
-                           n_sealed);
+        return stored_rows(recipe, frames, keys, head_rows(all, token + 1, prompt.kv_width(0), head, dim),
+                           dim, n_sealed);
       };
       const std::vector<float> coded = rows(prompt.k[0], true);
       const std::vector<float> v = rows(prompt.v[0], false);
@@ -86,7 +86,8 @@ TEST(PartialReserve, BytesStepsAndForks) {
   EXPECT_EQ(pool.used_bytes(), prompt.shape.cache_bytes(recipe, 640));
   Cache fork = cache.fork();
   Outputs forked = once;
-  while (cache.n_tokens() < 700) run_step(cache, prompt, cache.n_tokens(), cache.n_tokens() + 1, 1, team, once);
+  while (cache.n_tokens() < 700)
+    run_step(cache, prompt, cache.n_tokens(), cache.n_tokens() + 1, 1, team, once);
   EXPECT_EQ(cache.size_bytes(), prompt.shape.cache_bytes(recipe, 700));
   while (fork.n_tokens() < 700) run_step(fork, prompt, fork.n_tokens(), fork.n_tokens() + 1, 1, team, forked);
   EXPECT_EQ(forked, once);
@@ -96,8 +97,8 @@ TEST(PartialReserve, BytesStepsAndForks) {
     keeper.grow(prompt, 700, 1);
     for (size_t layer = 0; layer < 2; ++layer) {
       const auto decoded = static_cast<ptrdiff_t>(640 * prompt.q_width());
-      EXPECT_TRUE(std::equal(once[layer].begin() + decoded, once[layer].end(),
-                             keeper.out[layer].begin() + decoded))
+      EXPECT_TRUE(
+          std::equal(once[layer].begin() + decoded, once[layer].end(), keeper.out[layer].begin() + decoded))
           << step;
     }
   }
