@@ -14,7 +14,7 @@ class EvalRecall(QuireTest):
         super().setUp()
         self.path = self.folder / "text"
         self.path.write_text(prose(6000))
-        self.model = ["eval", "recall", "-m", MODEL]
+        self.model = ["eval", "recall", "-m", MODEL, "-t", 1]
         self.sizes = ["--prompt-tokens", "350,400", "--facts", 3, "--seeds", 1]
 
     def test_rows_and_csv(self):
@@ -49,7 +49,7 @@ class EvalRecall(QuireTest):
         ids = self.ok_json("tokenize", "-m", MODEL, "-f", self.path, "--no-parse-special")["tokens"]
         tokens = self.folder / "tokens.bin"
         tokens.write_bytes(struct.pack(f"<{len(ids)}H", *ids))
-        self.assertEqual(nll("--tokens-file", tokens, "-t", 1), by_text)
+        self.assertEqual(nll("--tokens-file", tokens, "-t", 2), by_text)
         self.assertNotEqual(nll("-f", self.path, "--seed", 5), by_text)
 
     def test_text_form(self):

@@ -17,7 +17,7 @@ class EvalRuler(QuireTest):
         super().setUp()
         self.path = self.folder / "text"
         self.path.write_text(prose(6000))
-        self.model = ["eval", "ruler", "-m", MODEL, "-f", self.path]
+        self.model = ["eval", "ruler", "-m", MODEL, "-t", 1, "-f", self.path]
         self.sizes = ["--length", 512, "--samples", 1]
 
     def test_needle_is_found(self):
@@ -33,7 +33,7 @@ class EvalRuler(QuireTest):
         self.assertLess(rows[2]["bytes_read_per_token"], rows[0]["bytes_read_per_token"])
 
     def test_every_task(self):
-        rows = self.ok_json(*self.model, "--length", 640, "--samples", 1, "--kv", "q8")["rows"]
+        rows = self.ok_json(*self.model, "--length", 1024, "--samples", 1, "--kv", "q8")["rows"]
         self.assertEqual([row["task"] for row in rows], TASKS)
         self.assertTrue(all(0 <= row["score"] <= 100 and 0 < row["nll"] < 10 for row in rows), rows)
 
@@ -84,7 +84,7 @@ class EvalRuler(QuireTest):
         self.refused(*self.model, *kv, "--tasks", "niah_single_4", says="there are niah_single_1, ")
         self.refused(*self.model, *kv, "--tasks", "vt,vt", says="twice")
         self.refused(*self.model, *kv, "--length", 9000, says="8192")
-        self.refused(*self.model, *kv, "--length", "512,100", says="niah_single_1 needs at least")
+        self.refused(*self.model, *kv, "--length", "512,100", "--tasks", "niah_single_1", says="niah_single_1 needs at least")
         self.refused(*self.model, *kv, "--length", 0, says="--length")
         self.refused(*self.model, *kv, "--samples", 0, says="--samples")
         self.refused(*self.model, *kv, "--seed", -1, says="--seed")
