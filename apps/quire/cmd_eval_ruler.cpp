@@ -131,6 +131,7 @@ RulerOptions ruler_options(const RulerFlags& flags) {
 int run(const RulerFlags& flags) {
   RulerOptions measure = ruler_options(flags);
   const EvalText text(flags.input, flags.tokens_file);
+  if (!flags.out.empty()) make_output_dir(flags.out);
   Engine engine(flags.model.path, flags.model.engine_options());
   ProgressLine line("answering", true);
   measure.progress = [&](double share) { line.show(share); };

@@ -114,8 +114,7 @@ fs::path make_folder(const fs::path& path) {
   fs::path folder = path;
   std::error_code failed;
   for (int i = 1; fs::exists(folder, failed); ++i) folder = path / std::to_string(i);
-  fs::create_directories(folder, failed);
-  if (failed) throw Error(folder.string() + " cannot be made: " + failed.message());
+  make_output_dir(folder);
   return folder;
 }
 
@@ -123,6 +122,12 @@ fs::path make_folder(const fs::path& path) {
 
 double compression_ratio(double bits_per_value) {
   return two_decimals(std::clamp(1 - bits_per_value / kExactBits, 0.0, 1.0));
+}
+
+void make_output_dir(const std::string& path) {
+  std::error_code failed;
+  fs::create_directories(path, failed);
+  if (failed) throw Error(path + " cannot be made: " + failed.message());
 }
 
 Json write_kvpress_folders(const KvpressRun& run, const std::vector<RulerRow>& rows) {

@@ -22,6 +22,9 @@ struct KvpressRun {
 // removes.
 double compression_ratio(double bits_per_value);
 
+// So that a folder that cannot be is refused before anything is measured. Throws Error.
+void make_output_dir(const std::string& path);
+
 // For each recipe and length, of rows in the order of measure_ruler(), a folder
 //   ruler__LENGTH__MODEL__RECIPE__RATIO
 // with predictions.csv, metrics.json and config.yaml; where there is one already, in a numbered folder inside
