@@ -1,6 +1,5 @@
 // quire eval kl: how far the predictions of recipes lie from those of the exact cache.
 #include <chrono>
-#include <fstream>
 #include <memory>
 #include <vector>
 
@@ -8,6 +7,7 @@
 
 #include "base/error.h"
 #include "commands.h"
+#include "eval_table.h"
 #include "eval_text.h"
 #include "options.h"
 #include "study/divergence.h"
@@ -52,64 +52,35 @@ Json row_json(const Divergence& row) {
           {"bytes_read_per_token", row.bytes_read_per_token}};
 }
 
-Json report(const KlOptions& options, const Engine& engine, const std::vector<Divergence>& rows,
-            double seconds) {
+Json rows_json(const std::vector<Divergence>& rows) {
   Json list = Json::array();
   for (const Divergence& row : rows) list.push_back(row_json(row));
+  return list;
+}
+
+Json report(const KlOptions& options, const Engine& engine, const std::vector<Divergence>& rows,
+            double seconds) {
   return {{"model", options.model.path},
           {"threads", engine.n_threads()},
           {"isa", Engine::isa()},
           {"precise", options.model.precise},
           {"prompt_tokens", options.prompt_tokens},
           {"eval_tokens", options.eval_tokens},
-          {"rows", list},
+          {"rows", rows_json(rows)},
           {"seconds", seconds}};
 }
 
-// Texts are dumped in quotes, as the commas of recipes need them.
-std::string csv(const std::vector<Divergence>& rows) {
-  std::string out;
-  for (const Divergence& row : rows) {
-    const Json cells = row_json(row);
-    std::string names;
-    std::string values;
-    for (const auto& [name, value] : cells.items()) {
-      names.append(names.empty() ? "" : ",").append(name);
-      values.append(values.empty() ? "" : ",").append(value.dump());
-    }
-    out += (out.empty() ? names + "\n" : "") + values + "\n";
-  }
-  return out;
-}
-
-void write_csv(const std::string& path, const std::vector<Divergence>& rows) {
-  std::ofstream file(path, std::ios::binary);
-  file << csv(rows) << std::flush;
-  if (!file) throw Error(path + " cannot be written");
-}
-
-std::string right(std::string text, size_t width) {
-  if (text.size() < width) text.insert(0, width - text.size(), ' ');
-  return text;
-}
-
 std::string table(const std::vector<Divergence>& rows) {
-  size_t width = 6;
-  for (const Divergence& row : rows) width = std::max(width, row.recipe.text().size());
-  const auto line = [&](std::string recipe, const std::vector<std::string>& cells) {
-    recipe.resize(width, ' ');
-    for (const std::string& cell : cells) recipe += right(cell, 11);
-    return recipe + "\n";
-  };
-  std::string out = line("recipe", {"KL", "KL p99", "same top-1", "ppl", "change", "mass", "bits/value",
-                                    "rows/token", "kB/token"});
+  std::vector<std::vector<std::string>> lines;
   for (const Divergence& row : rows) {
-    out += line(row.recipe.text(),
-                {fixed(row.kl_mean, 5), fixed(row.kl_p99, 5), fixed(row.same_top1, 4), fixed(row.ppl, 3),
-                 fixed(100 * row.ppl_change(), 2) + " %", fixed(row.mass, 3), fixed(row.bits_per_value, 2),
-                 fixed(row.rows_read_per_token, 0), fixed(row.bytes_read_per_token / 1000, 1)});
+    lines.push_back({row.recipe.text(), fixed(row.kl_mean, 5), fixed(row.kl_p99, 5), fixed(row.same_top1, 4),
+                     fixed(row.ppl, 3), fixed(100 * row.ppl_change(), 2) + " %", fixed(row.mass, 3),
+                     fixed(row.bits_per_value, 2), fixed(row.rows_read_per_token, 0),
+                     fixed(row.bytes_read_per_token / 1000, 1)});
   }
-  return out;
+  return text_table({"recipe", "KL", "KL p99", "same top-1", "ppl", "change", "mass", "bits/value",
+                     "rows/token", "kB/token"},
+                    lines);
 }
 
 void print(const KlOptions& options, const Engine& engine, const std::vector<Divergence>& rows,
@@ -138,7 +109,7 @@ int run(const KlOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   const std::vector<Divergence> rows = measure_divergence(engine, tokens, measure);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  if (!options.csv_path.empty()) write_csv(options.csv_path, rows);
+  if (!options.csv_path.empty()) write_file(options.csv_path, csv_table(rows_json(rows)));
   print(options, engine, rows, seconds.count());
   return kOk;
 }

@@ -25,9 +25,11 @@ Command add_run(CLI::App& root);
 Command add_chat(CLI::App& root);
 Command add_inspect(CLI::App& root);
 Command add_tokenize(CLI::App& root);
-// The first of the two makes the command `eval`.
+// The first of these makes the command `eval`.
 Command add_eval_ppl(CLI::App& root);
 Command add_eval_kl(CLI::App& root);
+Command add_eval_recall(CLI::App& root);
+Command add_eval_ruler(CLI::App& root);
 Command add_recipes(CLI::App& root);
 Command add_calibrate(CLI::App& root);
 

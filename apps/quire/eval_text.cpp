@@ -31,6 +31,10 @@ std::vector<int32_t> EvalText::tokens(const Engine& engine) const {
   return is_text_ ? engine.tokenizer().encode(text_, ControlTokens::kAsText) : ids_;
 }
 
+std::string EvalText::text(const Engine& engine) const {
+  return is_text_ ? text_ : engine.tokenizer().decode(ids_);
+}
+
 void add_eval_text_options(CLI::App& app, TextInput& input, std::string& tokens_file) {
   add_text_options(app, input, "the text; without -p and -f it is read from stdin");
   app.add_option("--tokens-file", tokens_file, "token ids instead of a text: 16 bit each, little-endian")

@@ -18,6 +18,8 @@ class EvalText {
   EvalText(const TextInput& input, const std::string& tokens_file);
 
   std::vector<int32_t> tokens(const Engine& engine) const;
+  // Of token ids what they say.
+  std::string text(const Engine& engine) const;
 
  private:
   bool is_text_ = false;

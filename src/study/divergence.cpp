@@ -8,6 +8,7 @@
 #include "cache/cache.h"
 #include "model/model.h"
 #include "study/perplexity.h"
+#include "study/stepper.h"
 
 namespace quire {
 namespace {
@@ -35,22 +36,12 @@ void check(const Engine& engine, std::span<const int32_t> tokens, const Divergen
   }
 }
 
-size_t most_likely(std::span<const float> logits) {
-  return static_cast<size_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
-}
-
 // log of the sum of exp(logit).
 double log_normalizer(std::span<const float> logits) {
   const double largest = *std::max_element(logits.begin(), logits.end());
   double sum = 0;
   for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - largest);
   return largest + std::log(sum);
-}
-
-uint64_t values_per_token(const Geometry& geometry) {
-  uint64_t n_heads = 0;
-  for (const size_t n : geometry.n_kv_heads) n_heads += n;
-  return 2 * n_heads * geometry.head_dim;
 }
 
 // One cache that steps through the text, and what it was seen to do.
@@ -61,19 +52,17 @@ struct Run {
   }
 
   void note_step() {
-    rows_read += cache.last_step().rows_read;
-    bytes_read += cache.last_step().bytes_read;
+    tally.add_step(cache.last_step());
     mass_sum += cache.last_step().mass_sum;
     mass_count += cache.last_step().mass_count;
   }
 
   Cache cache;
   std::vector<float> logits;  // after the last token
-  PerplexityTally tally;
+  PerplexityTally perplexity;
+  CacheTally tally;
   std::vector<double> kl;
   size_t n_same = 0;
-  uint64_t rows_read = 0;
-  uint64_t bytes_read = 0;
   double mass_sum = 0;
   uint64_t mass_count = 0;
 };
@@ -127,7 +116,7 @@ class Comparison {
     const std::vector<float>& reference = runs_[0].logits;
     run.kl.push_back(&run == &runs_[0] ? 0 : kl_divergence(reference, run.logits));
     run.n_same += most_likely(reference) == most_likely(run.logits);
-    if (target != nullptr) run.tally.add(negative_log_likelihood(run.logits, *target));
+    if (target != nullptr) run.perplexity.add(negative_log_likelihood(run.logits, *target));
   }
 
   Divergence summary(const Run& run) const {
@@ -137,13 +126,14 @@ class Comparison {
     for (const double kl : run.kl) row.kl_mean += kl / n;
     row.kl_p99 = percentile(run.kl, 0.99);
     row.same_top1 = static_cast<double>(run.n_same) / n;
-    row.ppl = run.tally.result().perplexity;
-    row.ppl_full = runs_[0].tally.result().perplexity;
-    const uint64_t n_values = values_per_token(run.cache.geometry()) * run.cache.n_tokens();
-    row.bits_per_value = static_cast<double>(run.cache.size_bytes()) * 8 / static_cast<double>(n_values);
+    row.ppl = run.perplexity.result().perplexity;
+    row.ppl_full = runs_[0].perplexity.result().perplexity;
+    CacheTally size;
+    size.add_size(run.cache);
+    row.bits_per_value = size.bits_per_value();
     if (run.mass_count > 0) row.mass = run.mass_sum / static_cast<double>(run.mass_count);
-    row.rows_read_per_token = static_cast<double>(run.rows_read) / n;
-    row.bytes_read_per_token = static_cast<double>(run.bytes_read) / n;
+    row.rows_read_per_token = run.tally.rows_per_token();
+    row.bytes_read_per_token = run.tally.bytes_per_token();
     return row;
   }
 

@@ -34,7 +34,8 @@ inline std::string alphabet_character(int byte, int& n_other) {
 
 class TinyModel {
  public:
-  explicit TinyModel(uint64_t seed = 1) : random_(seed) {
+  explicit TinyModel(uint64_t seed = 1, size_t context_tokens = kTinyContext)
+      : random_(seed), context_tokens_(context_tokens) {
     add_metadata();
     add_vocabulary();
     add_matrix("token_embd.weight", kTinyWidth, 259);
@@ -54,7 +55,7 @@ class TinyModel {
       writer.add<uint32_t>(std::string("llama.") + key, static_cast<uint32_t>(value));
     };
     add("block_count", kTinyLayers);
-    add("context_length", kTinyContext);
+    add("context_length", context_tokens_);
     add("embedding_length", kTinyWidth);
     add("feed_forward_length", kTinyHidden);
     add("attention.head_count", kTinyHeads);
@@ -109,12 +110,14 @@ class TinyModel {
   }
 
   Random random_;
+  size_t context_tokens_;
 };
 
 // A file, kept in memory, and an engine on it.
 struct TinyEngine {
-  explicit TinyEngine(const EngineOptions& options = {.n_threads = 2})
-      : bytes(TinyModel().build()), engine(GgufFile::from_memory(bytes, "tiny.gguf"), options) {}
+  explicit TinyEngine(const EngineOptions& options = {.n_threads = 2}, size_t context_tokens = kTinyContext)
+      : bytes(TinyModel(1, context_tokens).build()),
+        engine(GgufFile::from_memory(bytes, "tiny.gguf"), options) {}
 
   Bytes bytes;
   Engine engine;

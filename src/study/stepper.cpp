@@ -1,0 +1,68 @@
+#include "study/stepper.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "study/perplexity.h"
+
+namespace quire {
+namespace {
+
+double ratio(uint64_t sum, uint64_t n) {
+  return n == 0 ? 0 : static_cast<double>(sum) / static_cast<double>(n);
+}
+
+}  // namespace
+
+uint64_t values_per_token(const Geometry& geometry) {
+  uint64_t n_heads = 0;
+  for (const size_t n : geometry.n_kv_heads) n_heads += n;
+  return 2 * n_heads * geometry.head_dim;
+}
+
+void CacheTally::add_step(const StepStats& stats) {
+  ++n_steps_;
+  rows_ += stats.rows_read;
+  bytes_ += stats.bytes_read;
+}
+
+void CacheTally::add_size(const Cache& cache) {
+  size_bytes_ += cache.size_bytes();
+  n_values_ += values_per_token(cache.geometry()) * cache.n_tokens();
+}
+
+double CacheTally::bits_per_value() const { return 8 * ratio(size_bytes_, n_values_); }
+double CacheTally::rows_per_token() const { return ratio(rows_, n_steps_); }
+double CacheTally::bytes_per_token() const { return ratio(bytes_, n_steps_); }
+
+Stepper::Stepper(Engine& engine) : engine_(engine), logits_(engine.config().vocabulary) {}
+
+void Stepper::prefill(Cache& cache, std::span<const int32_t> tokens) {
+  engine_.forward(tokens, cache, workspace_);
+}
+
+void Stepper::decode(Cache& cache, std::span<const int32_t> tokens, CacheTally& tally) {
+  QUIRE_CHECK(!tokens.empty());
+  for (const int32_t& token : tokens) {
+    engine_.forward({&token, 1}, cache, workspace_);
+    tally.add_step(cache.last_step());
+  }
+  const size_t row = 0;
+  engine_.logits({&row, 1}, workspace_, logits_.data());
+}
+
+AnswerScore Stepper::score(Cache& cache, std::span<const int32_t> answer, CacheTally& tally) {
+  AnswerScore score{answer.size(), 0, true};
+  for (size_t i = 0; i < answer.size(); ++i) {
+    score.nll += negative_log_likelihood(logits_, answer[i]);
+    score.is_exact &= most_likely(logits_) == static_cast<size_t>(answer[i]);
+    if (i + 1 < answer.size()) decode(cache, answer.subspan(i, 1), tally);
+  }
+  return score;
+}
+
+size_t most_likely(std::span<const float> logits) {
+  return static_cast<size_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+}  // namespace quire
