@@ -135,7 +135,7 @@ class Rows {
       const bool sink = t < 4;
       if (!sink && (t * 2654435761u >> 8) % 200 != head) continue;
       const float* q = queries_.data() + (head * group + t % group) * dim;
-      const float towards = (sink ? 9.0f : 6.0f) / (kQueryNorm * kQueryNorm);
+      const float towards = (sink ? 12.0f : 10.0f) / (kQueryNorm * kQueryNorm);
       for (size_t d = 0; d < dim; ++d) k[d] += towards * q[d];
     }
   }
