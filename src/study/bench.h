@@ -48,7 +48,7 @@ struct BenchStep {
   uint64_t rows_read = 0;
   uint64_t bytes_read = 0;
   uint64_t kv_bytes = 0;
-  Residency residency;
+  Residency residency = {};
 };
 
 // One timed run: step 0 is the prefill with the choice of the first token, every further step a token.
