@@ -28,6 +28,7 @@ Command add_tokenize(CLI::App& root);
 // The first of the two makes the command `eval`.
 Command add_eval_ppl(CLI::App& root);
 Command add_eval_kl(CLI::App& root);
+Command add_bench(CLI::App& root);
 Command add_recipes(CLI::App& root);
 Command add_calibrate(CLI::App& root);
 
