@@ -127,9 +127,15 @@ std::shared_ptr<const Calibration> Engine::make_calibration(const std::string& p
   return calibration;
 }
 
-Cache Engine::make_cache(const Recipe& recipe) {
-  return {recipe, config().geometry(), pool_, recipe.needs_calibration() ? calibration() : nullptr,
-          model_.key_biases(), std::make_shared<const RopeFrequencies>(model_.rope_frequencies())};
+Cache Engine::make_cache(const Recipe& recipe) { return make_cache(recipe, pool_); }
+
+Cache Engine::make_cache(const Recipe& recipe, PagePool& pool) {
+  return {recipe,
+          config().geometry(),
+          pool,
+          recipe.needs_calibration() ? calibration() : nullptr,
+          model_.key_biases(),
+          std::make_shared<const RopeFrequencies>(model_.rope_frequencies())};
 }
 
 void Engine::forward(std::span<const int32_t> tokens, Cache& cache, Workspace& workspace,
