@@ -12,11 +12,12 @@ using Json = nlohmann::ordered_json;
 
 constexpr size_t kLongestFileName = 80;
 
-Json counters_json(const Residency& residency) {
-  return {{"total_tokens", residency.total_tokens}, {"hot_tokens", residency.hot_tokens},
-          {"cold_tokens", residency.cold_tokens},   {"sticky_tokens", residency.sticky_tokens},
-          {"promotions", residency.promotions},     {"page_ins", residency.page_ins},
-          {"page_outs", residency.page_outs}};
+Json counters_json(const BenchStep& step) {
+  const Residency& residency = step.residency;
+  return {{"total_tokens", residency.total_tokens},   {"hot_tokens", residency.hot_tokens},
+          {"cold_tokens", residency.cold_tokens},     {"dropped_tokens", step.dropped_tokens},
+          {"sticky_tokens", residency.sticky_tokens}, {"promotions", residency.promotions},
+          {"page_ins", residency.page_ins},           {"page_outs", residency.page_outs}};
 }
 
 Json spread_json(const Spread& spread) {
@@ -63,7 +64,7 @@ Json row_json(const BenchRow& row) {
                  {"rows_read_per_token", row.rows_read_per_token()},
                  {"bytes_read_per_token", row.bytes_read_per_token()}};
   add_quality(row, object);
-  object["counters"] = counters_json(row.residency());
+  object["counters"] = counters_json(row.last_step());
   object["runs"] = std::move(runs);
   return object;
 }
@@ -167,7 +168,7 @@ std::string bench_trace(const BenchRow& row, size_t repeat) {
                  {"rows_read", steps[i].rows_read},
                  {"bytes_read", steps[i].bytes_read},
                  {"kv_bytes", steps[i].kv_bytes}};
-    line.update(counters_json(steps[i].residency));
+    line.update(counters_json(steps[i]));
     lines += line.dump() + "\n";
   }
   return lines;

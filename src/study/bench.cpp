@@ -12,8 +12,8 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "cache/cache.h"
+#include "engine/session.h"
 #include "engine/vocabulary_reader.h"
-#include "model/model.h"
 
 namespace quire {
 namespace {
@@ -60,38 +60,31 @@ void check(const Engine& engine, std::span<const int32_t> text, const BenchOptio
   }
 }
 
+// Of all layers.
+uint64_t n_kv_heads(const Geometry& geometry) {
+  return std::accumulate(geometry.n_kv_heads.begin(), geometry.n_kv_heads.end(), uint64_t{0});
+}
+
 bool is_exact(const Recipe& recipe) { return recipe == Recipe(recipe.key_format, recipe.value_format); }
 
 // One sequence from its prompt on. The timed part of a step is the same for every recipe: forward pass,
 // logits of the last token, choice of the next.
 class TimedSequence {
  public:
-  TimedSequence(Engine& engine, const Recipe& recipe, std::span<const int32_t> prompt,
-                const BenchOptions& options)
-      : engine_(engine),
-        cache_(recipe, engine.config().geometry(), pool_,
-               recipe.needs_calibration() ? engine.calibration() : nullptr, engine.model().key_biases()),
-        sampler_(sampling(engine, options)),
-        logits_(engine.config().vocabulary) {
-    history_.reserve(prompt.size() + options.n_new_tokens);
-    history_.assign(prompt.begin(), prompt.end());
+  TimedSequence(Engine& engine, const Recipe& recipe, const BenchOptions& options)
+      : session_(engine, {.recipe = recipe, .pool = &pool_}), sampler_(sampling(engine, options)) {
     run_.steps.reserve(options.n_new_tokens);
     run_.tokens.reserve(options.n_new_tokens);
   }
 
-  // Computes the tokens that the cache lacks, and chooses the next one.
-  void step() {
-    const std::span<const int32_t> tokens = std::span(history_).subspan(cache_.n_tokens());
+  // Computes the tokens given and what the cache lacks, and chooses the next one.
+  void step(std::span<const int32_t> prompt) {
     const auto start = Clock::now();
-    engine_.forward(tokens, cache_, workspace_);
-    const size_t last_row = tokens.size() - 1;
-    engine_.logits({&last_row, 1}, workspace_, logits_.data());
-    const auto n_choices = static_cast<size_t>(engine_.tokenizer().size());
-    const int32_t id = sampler_.sample(std::span(logits_).first(n_choices), history_);
+    if (!prompt.empty()) session_.prefill(prompt);
+    const Generation generation = session_.generate(sampler_, {.max_tokens = 1});
     const std::chrono::duration<double> seconds = Clock::now() - start;
+    run_.tokens.insert(run_.tokens.end(), generation.tokens.begin(), generation.tokens.end());
     note(seconds.count());
-    history_.push_back(id);
-    run_.tokens.push_back(id);
   }
 
   BenchRun take() { return std::move(run_); }
@@ -104,22 +97,19 @@ class TimedSequence {
   }
 
   void note(double seconds) {
-    const StepStats& stats = cache_.last_step();
+    const Cache& cache = session_.cache();
     run_.steps.push_back({.seconds = seconds,
-                          .n_tokens = cache_.n_tokens(),
-                          .rows_read = stats.rows_read,
-                          .bytes_read = stats.bytes_read,
-                          .kv_bytes = cache_.size_bytes(),
-                          .residency = residency_of(cache_)});
+                          .n_tokens = cache.n_tokens(),
+                          .rows_read = cache.last_step().rows_read,
+                          .bytes_read = cache.last_step().bytes_read,
+                          .kv_bytes = cache.size_bytes(),
+                          .dropped_tokens = cache.n_tokens() - cache.rows().n_rows,
+                          .residency = residency_of(cache)});
   }
 
-  Engine& engine_;
   PagePool pool_;  // of its own, as the engine's keeps what it was given
-  Cache cache_;
-  Workspace workspace_;
+  Session session_;
   Sampler sampler_;
-  std::vector<float> logits_;
-  std::vector<int32_t> history_;
   BenchRun run_;
 };
 
@@ -157,8 +147,9 @@ class Bench {
     if (recipe.needs_calibration()) engine_.calibration();  // measured at its first use, which is not a run's
     const bool was_reset = reset_peak_resident_bytes();
     const uint64_t before = resident_bytes();
-    TimedSequence sequence(engine_, recipe, text_.first(n_prompt), options_);
-    for (size_t i = 0; i < options_.n_new_tokens && !stopped(); ++i) sequence.step();
+    TimedSequence sequence(engine_, recipe, options_);
+    sequence.step(text_.first(n_prompt));
+    for (size_t i = 1; i < options_.n_new_tokens && !stopped(); ++i) sequence.step({});
     BenchRun run = sequence.take();
     run.resident_before_bytes = before;
     run.peak_resident_bytes = quire::peak_resident_bytes();
@@ -235,13 +226,16 @@ class Bench {
     }
   }
 
+  // A recipe that coded, dropped and left out nothing did what `full` does.
   void note_window(const BenchRow& row) {
-    const Residency& residency = row.residency();
-    if (is_exact(row.entry.recipe) || residency.hot_tokens < residency.total_tokens) return;
-    result_.notes.push_back("with " + std::to_string(row.prompt_tokens) + " prompt tokens and " +
-                            std::to_string(options_.n_new_tokens) + " new ones nothing left the window of " +
-                            row.entry.mode +
-                            ": every row stayed exact, so any difference in speed is not the recipe's");
+    const BenchStep& end = row.last_step();
+    if (is_exact(row.entry.recipe)) return;
+    if (end.residency.cold_tokens > 0 || end.dropped_tokens > 0) return;
+    if (end.rows_read < n_kv_heads(engine_.config().geometry()) * end.n_tokens) return;
+    result_.notes.push_back(
+        "with " + std::to_string(row.prompt_tokens) + " prompt tokens and " +
+        std::to_string(options_.n_new_tokens) + " new ones nothing left the window of " + row.entry.mode +
+        ": all rows stayed exact and were read, so any difference in speed is not the recipe's");
   }
 
   Engine& engine_;

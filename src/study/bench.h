@@ -48,6 +48,7 @@ struct BenchStep {
   uint64_t rows_read = 0;
   uint64_t bytes_read = 0;
   uint64_t kv_bytes = 0;
+  uint64_t dropped_tokens = 0;  // those whose rows left the cache for good
   Residency residency = {};
 };
 

@@ -114,6 +114,26 @@ TEST(RunBench, SaysWhenNothingLeftTheWindow) {
   EXPECT_FALSE(says(run_bench(tiny.engine, text_of(200), options), "nothing left"));
 }
 
+TEST(RunBench, DroppedRowsAreCounted) {
+  test::TinyEngine tiny;
+  BenchOptions options = options_of("streaming(window=64)", {20, 150}, 12);
+  options.quality = false;
+  const BenchResult result = run_bench(tiny.engine, text_of(200), options);
+  EXPECT_EQ(result.rows[0].last_step().dropped_tokens, 0u);
+  EXPECT_GT(result.rows[1].last_step().dropped_tokens, 0u);
+  ASSERT_FALSE(result.notes.empty());
+  EXPECT_TRUE(says(result, "20 prompt tokens"));
+  EXPECT_FALSE(says(result, "150 prompt tokens"));
+}
+
+TEST(RunBench, TheEnginesPoolIsLeftAlone) {
+  test::TinyEngine tiny;
+  BenchOptions options = options_of("standard,q4", {150}, 12);
+  options.quality = false;
+  run_bench(tiny.engine, text_of(200), options);
+  EXPECT_EQ(tiny.engine.pool().reserved_bytes(), 0u);
+}
+
 TEST(RunBench, StopsAtTheFlag) {
   test::TinyEngine tiny;
   BenchOptions options = options_of("standard,q4", {20, 30}, 12);
