@@ -18,10 +18,11 @@ struct Residency {
   uint64_t page_outs = 0;
 };
 
-// Of the public interface alone: the few sinks that stay exact before coded pages count as cold.
+// Of the public interface alone: sinks before coded pages count as cold, and dropped rows as hot. What cannot
+// be cropped is coded only in recipes that code.
 inline Residency residency_of(const Cache& cache) {
   const uint64_t n = cache.n_tokens();
-  const uint64_t n_cold = cache.coded_tokens();
+  const uint64_t n_cold = cache.recipe().seals() ? cache.coded_tokens() : 0;
   return {.total_tokens = n, .hot_tokens = n - n_cold, .cold_tokens = n_cold};
 }
 

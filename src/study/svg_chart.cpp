@@ -21,8 +21,9 @@ constexpr double kLegendLine = 20;
 // Fewer points are marked, as then each is a measurement of its own.
 constexpr size_t kMostMarks = 12;
 
-// Told apart also by those who see few colours (Okabe and Ito 2008). Two lines that lie on each other are
-// both seen, as the upper one has gaps; 7 colours and 3 patterns give 21 series of their own.
+// Told apart also by those who see few colours (Okabe and Ito 2008); 7 colours and 3 patterns give 21 series
+// of their own. Of lines that lie on each other all are seen, as the upper ones have gaps or let the lower
+// through.
 constexpr std::array<const char*, 7> kColours = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                                  "#56b4e9", "#e69f00", "#000000"};
 constexpr std::array<const char*, 3> kDashes = {"", " stroke-dasharray=\"7 4\"", " stroke-dasharray=\"2 3\""};
@@ -112,8 +113,8 @@ class Drawing {
   }
 
   static std::string stroke(size_t i) {
-    return std::string("stroke=\"") + kColours[i % kColours.size()] + "\" stroke-width=\"2\"" +
-           kDashes[i % kDashes.size()];
+    return std::string("stroke=\"") + kColours[i % kColours.size()] +
+           "\" stroke-width=\"2\" stroke-opacity=\"0.75\"" + kDashes[i % kDashes.size()];
   }
 
   std::string curve(size_t i) const {
