@@ -60,7 +60,8 @@ void ProgressLine::show(double share) {
 
 std::string printable(std::string_view text) {
   Utf8Stream characters;
-  const std::string valid = characters.push(text) + characters.flush();
+  std::string valid = characters.push(text);  // first, which a sum would leave open
+  valid += characters.flush();
   std::string out;
   for (const char c : valid) {
     const auto byte = static_cast<unsigned char>(c);

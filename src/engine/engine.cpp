@@ -127,10 +127,12 @@ std::shared_ptr<const Calibration> Engine::make_calibration(const std::string& p
   return calibration;
 }
 
-Cache Engine::make_cache(const Recipe& recipe) {
+Cache Engine::make_cache(const Recipe& recipe) { return make_cache(recipe, pool_); }
+
+Cache Engine::make_cache(const Recipe& recipe, PagePool& pool) {
   return {recipe,
           config().geometry(),
-          pool_,
+          pool,
           recipe.needs_calibration() ? calibration() : nullptr,
           model_.key_biases(),
           std::make_shared<const RopeFrequencies>(model_.rope_frequencies())};

@@ -65,6 +65,8 @@ class Engine {
   std::shared_ptr<const Calibration> calibration();
   // An empty cache of the model, with the calibration if the recipe needs it.
   Cache make_cache(const Recipe& recipe);
+  // The same with pages from another pool, which outlives the cache: one that gives its memory back.
+  Cache make_cache(const Recipe& recipe, PagePool& pool);
 
   // Model::forward and Model::logits with the engine's team.
   void forward(std::span<const int32_t> tokens, Cache& cache, Workspace& workspace,

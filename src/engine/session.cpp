@@ -63,7 +63,8 @@ Session::Session(Engine& engine, const SessionOptions& options)
       options_(options),
       context_tokens_(checked_context(options, engine.config().context_tokens)),
       chunk_tokens_(checked_chunk(options, engine.config().context_tokens)),
-      cache_(engine.make_cache(options.recipe)),
+      cache_(options.pool != nullptr ? engine.make_cache(options.recipe, *options.pool)
+                                     : engine.make_cache(options.recipe)),
       logits_(engine.config().vocabulary) {}
 
 uint64_t Session::full_f16_bytes() const {

@@ -24,6 +24,7 @@ struct SessionOptions {
   Recipe recipe = {};
   size_t context_tokens = 0;  // 0: the model's; of an endless recipe: no limit
   size_t step_tokens = 0;     // tokens of a prefill step; 0: the whole prompt in one, layer by layer
+  PagePool* pool = nullptr;   // where pages come from, without a budget; nullptr: the engine's
 };
 
 enum class FinishReason : uint8_t {
