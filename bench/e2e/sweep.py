@@ -18,13 +18,15 @@ KEPT = ROOT / "build/sweep"
 OUT = ROOT / "docs/results"
 
 # Recipes at about the same share of rows read, 7.5 %, where they read in part.
-RECIPES = (
-    "turbo4", "k=turbo4,v=turbo3", "turbo3", "turbo2", "q8", "q4", "kivi4", "kivi2", "token4", "token2", "polar4r",
-    "quire", "quire(mass=0.9)", "selfindex", "monarch", "monarch(trigger=off)",
-    "logquant(reserve=128)", "logquant(reserve=128,partial=on)", "turbo2(keep=log(reserve=128))",
-    "turbo2(keep=log(reserve=256,rule=strided))", "streaming(window=512)", "h2o(budget=7.5%)", "keyformer(budget=7.5%)",
-    "snapkv(budget=7.5%)", "quest", "doublesparse", "oracle", "random",
-)
+RECIPES = {
+    "codes": ("turbo4", "k=turbo4,v=turbo3", "turbo3", "turbo2", "q8", "q4", "kivi4", "kivi2", "token4", "token2",
+              "polar4r"),
+    "keep": ("logquant(reserve=128)", "logquant(reserve=128,partial=on)", "turbo2(keep=log(reserve=64))",
+             "turbo2(keep=log(reserve=128))", "turbo2(keep=log(reserve=256,rule=strided))", "streaming(window=512)",
+             "h2o(budget=7.5%)", "keyformer(budget=7.5%)", "snapkv(budget=7.5%)"),
+    "select": ("quire", "quire(mass=0.9)", "selfindex", "monarch", "monarch(trigger=off)", "quest", "doublesparse",
+               "oracle", "random"),
+}
 DEPTHS = {512: 128, 2000: 200, 7000: 300}  # prompt tokens: evaluated tokens
 TIMED = ("full", "turbo4", "kivi4", "kivi2", "quire", "selfindex", "monarch", "logquant(reserve=128)",
          "turbo2(keep=log(reserve=128))", "streaming(window=512)", "h2o(budget=7.5%)", "snapkv(budget=7.5%)", "quest",
@@ -44,10 +46,11 @@ def kept(name: str, command: list, redo: bool) -> str:
     return path.read_text()
 
 
-def quality(options, depth: int) -> list:
-    text = kept(f"quality-{depth}.json",
+def quality(options, depth: int, group: str) -> list:
+    text = kept(f"quality-{group}-{depth}.json",
                 [options.quire, "eval", "kl", "-m", options.model, "-f", options.text, "-t", options.threads, "--json",
-                 "--prompt-tokens", depth, "--eval-tokens", DEPTHS[depth], "--kv", ",".join(RECIPES)], options.redo)
+                 "--prompt-tokens", depth, "--eval-tokens", DEPTHS[depth], "--kv", ",".join(RECIPES[group])],
+                options.redo)
     return json.loads(text)["rows"]
 
 
@@ -166,7 +169,7 @@ is half of them. Few tokens are evaluated at each depth, so differences below a 
 """]
     speeds = {}
     for depth in DEPTHS:
-        rows = quality(options, depth)
+        rows = [row for group in RECIPES for row in quality(options, depth, group)]
         parts.append(f"## {depth:,} tokens of prompt, {DEPTHS[depth]} evaluated\n\n" + quality_table(rows) + "\n")
         for field, name, chart in (("bits_per_value", "bits per value, everything counted", "bytes"),
                                    ("bytes_read_per_token", "bytes of cache read per token", "read")):
@@ -201,10 +204,16 @@ def main() -> None:
     parser.add_argument("--model", default=ROOT / "models/SmolLM2-135M-Instruct.Q4_1.gguf")
     parser.add_argument("--text", default=KEPT / "emma.txt")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--redo", action="store_true", help="measure again what build/sweep holds")
+    parser.add_argument("--quality", choices=RECIPES, help="measure the quality of these alone, and write nothing")
     KEPT.mkdir(parents=True, exist_ok=True)
-    write_page(parser.parse_args())
+    options = parser.parse_args()
+    if options.quality:
+        for depth in sorted(DEPTHS, reverse=True):
+            quality(options, depth, options.quality)
+    else:
+        write_page(options)
 
 
 if __name__ == "__main__":
