@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 
+#include "base/half.h"
 #include "kernels/ops.h"
 
 namespace quire {
@@ -38,16 +39,37 @@ void prefer_kept(const LayerView& view, size_t kv_head, std::vector<float>& valu
   for (size_t i = 0; i < view.kept->n; ++i) values[positions[i]] = kCertain;
 }
 
+namespace {
+
+constexpr size_t kBins = 4096;
+
+// Rises with x: sign, exponent and 3 bits of the fraction. Bin 0 is of what is not there or no number.
+size_t bin_of(float x) {
+  if (!(x > kNoScore)) return 0;
+  const uint32_t bits = float_to_bits(x + 0.0f);  // the two zeros are one
+  const uint32_t rising = bits >> 31 != 0 ? ~bits : bits | 0x80000000u;
+  return rising >> 20;
+}
+
+}  // namespace
+
+// A histogram tells which few values the n-th highest is among, so that only these are put in order.
 Threshold threshold_of(std::span<const float> values, size_t n_wanted, std::vector<float>& room) {
-  room.clear();
-  std::copy_if(values.begin(), values.end(), std::back_inserter(room), [](float x) { return x > kNoScore; });
   if (n_wanted == 0) return {kCertain, 0};
-  if (room.size() <= n_wanted) return {};
+  uint32_t counts[kBins] = {0};
+  for (const float x : values) ++counts[bin_of(x)];
+  size_t bin = kBins - 1;
+  for (; bin > 0 && counts[bin] < n_wanted; --bin) n_wanted -= counts[bin];
+  if (bin == 0) return {};
+  room.clear();
+  for (const float x : values) {
+    if (bin_of(x) == bin) room.push_back(x);
+  }
   const auto nth = room.begin() + static_cast<ptrdiff_t>(n_wanted - 1);
   std::nth_element(room.begin(), nth, room.end(), std::greater<>());
   const float value = *nth;
-  const auto n_above = std::count_if(room.begin(), nth, [value](float x) { return x > value; });
-  return {value, n_wanted - static_cast<size_t>(n_above)};
+  const auto n_before = std::count_if(room.begin(), nth, [value](float x) { return x > value; });
+  return {value, n_wanted - static_cast<size_t>(n_before)};
 }
 
 void mark_highest(std::span<const float> values, size_t n_wanted, size_t kv_head, std::vector<float>& room,

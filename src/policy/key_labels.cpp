@@ -73,8 +73,9 @@ void write_label(const LabelLayout& layout, const float* row, size_t token, std:
 
 }  // namespace
 
-LabelLayout::LabelLayout(const PolicyChoice& choice, size_t head_dim)
-    : n_channels(std::min(choice.number("channels"), head_dim)),
+LabelLayout::LabelLayout(const PolicyChoice& choice, size_t head_dim_in)
+    : head_dim(head_dim_in),
+      n_channels(std::min(choice.number("channels"), head_dim)),
       bits(choice.number("bits")),
       code_bits(width_of(bits)),
       keeps_channels(choice.number("from") == 1) {}
@@ -86,6 +87,8 @@ void LabelLayout::put_channels(std::span<const uint16_t> channels, std::byte* di
 std::vector<uint16_t> LabelLayout::take_channels(const std::byte* digest) const {
   std::vector<uint16_t> channels(n_channels);
   std::memcpy(channels.data(), digest + channels_offset(), n_channels * sizeof(uint16_t));
+  const auto last = static_cast<uint16_t>(head_dim - 1);
+  for (uint16_t& channel : channels) channel = std::min(channel, last);
   return channels;
 }
 

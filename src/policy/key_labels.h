@@ -24,8 +24,9 @@
 namespace quire {
 
 struct LabelLayout {
-  LabelLayout(const PolicyChoice& choice, size_t head_dim);
+  LabelLayout(const PolicyChoice& choice, size_t head_dim_in);
 
+  size_t head_dim;
   size_t n_channels;
   size_t bits;
   size_t code_bits;     // 2, 4, 8
@@ -42,6 +43,7 @@ struct LabelLayout {
   size_t row_label_bytes() const { return 2 * sizeof(uint16_t) + (n_channels * code_bits + 7) / 8; }
 
   void put_channels(std::span<const uint16_t> channels, std::byte* digest) const;
+  // All of them below head_dim, whatever a file has put into the digest.
   std::vector<uint16_t> take_channels(const std::byte* digest) const;
 };
 

@@ -90,6 +90,13 @@ TEST(KeyLabels, BytesOfALabel) {
   EXPECT_EQ(LabelLayout(doublesparse(16, 4), 64).row_label_bytes(), 12u);
 }
 
+TEST(KeyLabels, NoChannelIsBeyondTheHead) {
+  const LabelLayout layout(doublesparse(3, 4, true), 40);
+  std::vector<std::byte> digest(layout.digest_bytes());
+  layout.put_channels(std::vector<uint16_t>{1, 39, 65535}, digest.data());
+  EXPECT_EQ(layout.take_channels(digest.data()), (std::vector<uint16_t>{1, 39, 39}));
+}
+
 TEST(KeyLabels, StrongestChannels) {
   EXPECT_EQ(strongest_channels(std::vector<double>{1, 5, 3, 5, 0}, 3), (std::vector<uint16_t>{1, 2, 3}));
   EXPECT_EQ(strongest_channels(std::vector<double>{1, 1, 1}, 2), (std::vector<uint16_t>{0, 1}));

@@ -20,8 +20,8 @@ std::string with_budget(const char* selector, const std::string& budget) {
   return std::string(selector) + "budget=" + budget + ")";
 }
 
-struct Run {
-  Run(const Recipe& recipe, const Prompt& prompt_in, int n_threads = 1)
+struct Grown {
+  Grown(const Recipe& recipe, const Prompt& prompt_in, int n_threads = 1)
       : prompt(prompt_in),
         cache(recipe, prompt.shape, pool, channel_calibration(prompt.shape, 5)),
         team(n_threads),
@@ -56,7 +56,7 @@ bool equal_from(const Prompt& prompt, const Outputs& a, const Outputs& b, size_t
 }
 
 Outputs decoded(const std::string& recipe, const Prompt& prompt, size_t n_decoded, int n_threads = 1) {
-  Run run(Recipe::parse(recipe), prompt, n_threads);
+  Grown run(Recipe::parse(recipe), prompt, n_threads);
   run.grow(prompt.n_tokens - n_decoded, 97);
   run.grow(prompt.n_tokens, 1);
   return run.out;
@@ -86,8 +86,8 @@ TEST(SelectedAll, WhatIsShorterThanTheBudget) {
 TEST(SelectedSteps, OnlySingleTokensSelect) {
   const Prompt prompt(geometry(3, 64, {1, 1}), 300, 2);
   for (const char* selector : kSelectors) {
-    Run run(Recipe::parse(with_budget(selector, "32")), prompt);
-    Run full(Recipe::parse("full"), prompt);
+    Grown run(Recipe::parse(with_budget(selector, "32")), prompt);
+    Grown full(Recipe::parse("full"), prompt);
     run.grow(298, 298);
     full.grow(298, 298);
     run_step(run.cache, prompt, 298, 300, 1, run.team, run.out);
@@ -97,9 +97,8 @@ TEST(SelectedSteps, OnlySingleTokensSelect) {
 }
 
 TEST(SelectedThreads, ParallelOutputsAreEqual) {
-  for (const HeadShape& shape : kHeadShapes) {
-    const Prompt prompt(geometry(shape.n_heads, shape.head_dim, {shape.n_kv_heads, shape.n_kv_heads}), 300,
-                        3);
+  for (const HeadShape& shape : {kHeadShapes[1], kHeadShapes[4]}) {
+    const Prompt prompt(geometry(shape.n_heads, shape.head_dim, {shape.n_kv_heads, 1}), 200, 3);
     for (const char* selector : kSelectors) {
       const std::string recipe = with_budget(selector, "48");
       const Outputs one = decoded(recipe, prompt, 3);
@@ -126,12 +125,14 @@ TEST(SelectedOutput, IsAttentionOverTheRowsSelected) {
         recipe.values = SideFormat::of(Code::kQ8);
         recipe.frame = FrameKind::kPlain;
       }
-      Run run(recipe, prompt);
+      Grown run(recipe, prompt);
       run.grow(399, 399);
       run.grow(400, 1);
-      const auto wanted =
-          expected_outputs(prompt, coded ? recipe : Recipe::parse("q8(tail=1000,frame=plain)"), 0, 399,
-                           [&](size_t head, size_t t) { return read[head].contains(t); });
+      // What the rows are stored as.
+      Recipe stored = coded ? recipe : Recipe::parse("q8(tail=1000,frame=plain)");
+      stored.select = {};
+      const auto wanted = expected_outputs(prompt, stored, 0, 399,
+                                           [&](size_t head, size_t t) { return read[head].contains(t); });
       EXPECT_LT(largest_error(prompt, run.out[0], wanted, 399), coded ? 0.01 : 1e-4) << recipe.text();
     }
   }
@@ -143,10 +144,10 @@ TEST(SelectedHistory, CutsAndForksChangeNothing) {
   for (const char* selector : kSelectors) {
     for (const size_t cut : {301, 330, 384}) {
       const Recipe recipe = Recipe::parse(with_budget(selector, "48"));
-      Run plain(recipe, prompt);
+      Grown plain(recipe, prompt);
       plain.grow(300, 300);
       plain.grow(420, 1);
-      Run run(recipe, prompt);
+      Grown run(recipe, prompt);
       run.grow(300, 300);
       run.grow(400, 7);
       run.cache.crop(cut);
@@ -168,10 +169,10 @@ TEST(SelectedHistory, EmptiedAndFilledAnew) {
   for (float& x : other.q[0]) x = -2 * x + 0.01f;
   for (const char* selector : kSelectors) {
     const Recipe recipe = Recipe::parse(with_budget(selector, "48"));
-    Run plain(recipe, prompt);
+    Grown plain(recipe, prompt);
     plain.grow(380, 380);
     plain.grow(400, 1);
-    Run run(recipe, prompt);
+    Grown run(recipe, prompt);
     run_step(run.cache, other, 0, 350, 350, run.team, run.out);
     run.cache.crop(0);
     run.grow(380, 380);
@@ -192,7 +193,7 @@ TEST(SelectedBytes, DigestsAreCounted) {
     for (const size_t n : {1, 64, 65, 330}) {
       const Prompt prompt(shape, n, n);
       const uint64_t peak = shape.peak_bytes(recipe, 0, n, 100);
-      Run run(recipe, prompt);
+      Grown run(recipe, prompt);
       run.grow(n, 100);
       EXPECT_EQ(run.cache.size_bytes(), shape.cache_bytes(recipe, n)) << text << n;
       EXPECT_EQ(run.pool.used_bytes(), shape.cache_bytes(recipe, n)) << text << n;
@@ -239,7 +240,7 @@ TEST(SelectedReads, AreCountedAsTheyAre) {
         mass += read / all;
       }
     }
-    Run run(Recipe::parse(text), prompt);
+    Grown run(Recipe::parse(text), prompt);
     run.cache.measure_mass(true);
     run.grow(390, 390);
     run.grow(391, 1);
