@@ -66,22 +66,28 @@ struct PageAttention {
   }
 };
 
+// `next`: what is read after the keys.
+void score_exact_page(Format key_format, const void* keys, const void* next, const PageAttention& work) {
+  const bool unpacking = work.unpacking();
+  const auto format = static_cast<size_t>(key_format);
+  if (unpacking) {
+    ops().unpack[format](keys, kTokensPerPage * work.dim, work.scratch.keys.data());
+    keys = work.scratch.keys.data();
+  }
+  ops().score[unpacking ? kF32 : format](work.queries.q, work.dim, work.n_rows(), work.head_dim(), keys,
+                                         work.scratch.scores.data(), unpacking ? nullptr : next);
+}
+
 // One page of exact rows, of which `rows` are read; the masks stand in the scratch.
 void attend_exact_page(const RowLayout& layout, const void* keys, const void* values, uint64_t rows,
                        const void* next_keys, const PageAttention& work) {
-  AttendScratch& scratch = work.scratch;
   const bool unpacking = work.unpacking();
-  const auto key_format = static_cast<size_t>(layout.key_format);
   const auto value_format = static_cast<size_t>(layout.value_format);
+  score_exact_page(layout.key_format, keys, values, work);
   if (unpacking) {
-    const size_t page_values = kTokensPerPage * work.dim;
-    ops().unpack[key_format](keys, page_values, scratch.keys.data());
-    ops().unpack[value_format](values, page_values, scratch.values.data());
-    keys = scratch.keys.data();
-    values = scratch.values.data();
+    ops().unpack[value_format](values, kTokensPerPage * work.dim, work.scratch.values.data());
+    values = work.scratch.values.data();
   }
-  ops().score[unpacking ? kF32 : key_format](work.queries.q, work.dim, work.n_rows(), work.head_dim(), keys,
-                                             scratch.scores.data(), unpacking ? nullptr : values);
   work.finish(rows, unpacking ? kF32 : value_format, values, unpacking ? nullptr : next_keys);
 }
 
@@ -201,6 +207,12 @@ void attend_sealed_pages(const LayerView& view, size_t kv_head, const Parts::Par
   }
 }
 
+void score_sinks(const LayerView& view, size_t kv_head, const PageAttention& work) {
+  ops().score_rows[static_cast<size_t>(view.layout->key_format)](
+      work.queries.q, work.dim, work.n_rows(), work.head_dim(), view.sink_keys(kv_head),
+      static_cast<int>(view.layer->sink_tokens), work.scratch.scores.data());
+}
+
 void attend_sinks(const LayerView& view, size_t kv_head, const Selection& selection,
                   const PageAttention& work) {
   const size_t n_sinks = view.layer->sink_tokens;
@@ -208,9 +220,7 @@ void attend_sinks(const LayerView& view, size_t kv_head, const Selection& select
   const uint64_t rows = selection.word(kv_head, 0) & ((uint64_t{1} << n_sinks) - 1);
   if (rows == 0) return;
   std::fill_n(work.scratch.masks.begin(), work.n_rows(), rows);
-  ops().score_rows[static_cast<size_t>(view.layout->key_format)](
-      work.queries.q, work.dim, work.n_rows(), work.head_dim(), view.sink_keys(kv_head),
-      static_cast<int>(n_sinks), work.scratch.scores.data());
+  score_sinks(view, kv_head, work);
   work.finish(rows, static_cast<size_t>(view.layout->value_format), view.sink_values(kv_head), nullptr);
 }
 
@@ -258,6 +268,32 @@ void attend_part(const LayerView& view, size_t kv_head, const Parts::Part& part,
     case Parts::Kind::kSealed: return attend_sealed_pages(view, kv_head, part, selection, *frames, work);
     case Parts::Kind::kOpen: return attend_open_pages(view, kv_head, part, selection, work);
   }
+}
+
+uint64_t score_page(const LayerView& view, size_t kv_head, Parts::Kind kind, size_t page,
+                    const QueryRows& queries, const HeadFrames* frames, AttendScratch& scratch) {
+  const size_t n_rows = queries.n_queries * queries.group;
+  reserve(scratch, n_rows, kTokensPerPage * view.layout->head_dim, worth_unpacking(n_rows));
+  PartialState none(0, 0);
+  const PageAttention work{queries, scratch, none, view.layout->head_dim};
+  const RowLayout& layout = *view.layout;
+  switch (kind) {
+    case Parts::Kind::kSinks:
+      score_sinks(view, kv_head, work);
+      return (uint64_t{1} << view.layer->sink_tokens) - 1;
+    case Parts::Kind::kKept:
+      score_exact_page(layout.key_format, view.kept->page->data + layout.key_offset(kv_head), nullptr, work);
+      return ~uint64_t{0} >> (kTokensPerPage - view.kept->n);
+    case Parts::Kind::kSealed: {
+      const uint64_t rows = view.coded_word(kv_head, page);
+      score_sealed(view, kv_head, page, rows, *frames, work);
+      return rows;
+    }
+    case Parts::Kind::kOpen:
+      score_exact_page(layout.key_format, view.keys(kv_head, page), nullptr, work);
+      return tokens_before(view.n_tokens, page);
+  }
+  return 0;
 }
 
 size_t sealed_width(const HeadFrames& frames, size_t n_rows, size_t head_dim) {

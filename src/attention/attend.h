@@ -83,6 +83,12 @@ void attend_part(const LayerView& view, size_t kv_head, const Parts::Part& part,
                  const Selection& selection, const HeadFrames* frames, AttendScratch& scratch,
                  PartialState& state);
 
+// Scores of the rows of one page of a part, as attend_part() sees them before any softmax, for queries of one
+// token: into scratch.scores [group][64]. Returns which lanes are rows; lane i is token i of the page, or of
+// rows kept exact view.kept->positions[kv_head * n + i].
+uint64_t score_page(const LayerView& view, size_t kv_head, Parts::Kind kind, size_t page,
+                    const QueryRows& queries, const HeadFrames* frames, AttendScratch& scratch);
+
 // Run `run` of the pages of a layer without sealed ones.
 inline void attend_run(const LayerView& view, size_t kv_head, size_t run, const QueryRows& queries,
                        const Selection& selection, AttendScratch& scratch, PartialState& state) {

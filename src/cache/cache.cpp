@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "cache/lane.h"
+#include "cache/make_selector.h"
 #include "kernels/ops.h"
 
 namespace quire {
@@ -35,7 +36,7 @@ Cache::Cache(std::shared_ptr<const CacheStatistics> statistics, const Recipe& re
       prompt_(geometry.n_layers),
       store_(layer_layouts(recipe, geometry), pool),
       rope_frequencies_(std::move(rope_frequencies)),
-      selector_(std::make_unique<SelectAll>()),
+      selector_(make_selector(recipe, geometry, statistics_->calibration().get())),
       placement_(std::make_unique<StayInPlace>()) {
   if (recipe.drops()) dropping_.emplace(make_retention(recipe.keep, recipe.sink_tokens), geometry);
   if (!recipe.coded || !recipe.keep.given()) return;
@@ -102,6 +103,7 @@ void Cache::begin_layer(Worker& worker, size_t layer) {
 void Cache::end_layer(Worker& worker, size_t layer) {
   if (dropping_) return dropping_->drop(worker, layer, step_tokens_, store_);
   const size_t n_total = n_tokens() + step_tokens_;
+  if (selector_->observes(store_)) finish_digests(worker, layer, n_total);
   const LayerLayout& layout = store_.layer_layout(layer);
   if (layout.sealed_pages(n_total) <= layout.sealed_pages(n_tokens())) return;  // nothing is due
   if (reserving_) reserving_->arrange(worker, layer, store_);
@@ -128,6 +130,7 @@ void Cache::append(Worker& worker, size_t layer, size_t first, size_t n, const f
   worker.share(static_cast<int64_t>(layout.n_kv_heads), 1, [&](int64_t head, int64_t) {
     const size_t column = static_cast<size_t>(head) * layout.head_dim;
     store_.write(layer, static_cast<size_t>(head), n_tokens() + first, n, k + column, v + column, ld);
+    selector_->append(store_, layer, static_cast<size_t>(head), n_tokens() + first, n);
   });
 }
 
@@ -135,10 +138,11 @@ void Cache::attend(Worker& worker, size_t layer, size_t first, size_t n, const f
                    float* out, size_t ldo) {
   const LayerView view = store_.view(layer, n_tokens() + first + n);
   if (recipe_.prompt_statistics && view.n_sealed() == 0) observe_queries(worker, layer, n, q, ldq);
+  if (selector_->observes(store_)) observe_selector(worker, layer, view, first, n, q, ldq);
   if (const auto limits = sparse_limits(layer, view, n)) {
     return attend_sparse(worker, layer, view, *limits, q, out);
   }
-  if (worker.rank() == 0) count_reads(view, n);
+  if (worker.rank() == 0 && !selects(layer, view)) count_reads(view, n);
   if (n <= kTileQueries) {
     attend_parts(worker, layer, view, n, q, ldq, out, ldo);
   } else {
@@ -267,12 +271,14 @@ void Cache::attend_parts(Worker& worker, size_t layer, const LayerView& view, si
   const size_t group = geometry_.n_heads / n_kv_heads;
   const Parts parts(view, view.n_tokens);
   const size_t n_rows = n * group;
+  const bool selecting = selects(layer, view);
   if (worker.rank() == 0) {
     const size_t n_states = parts.size() * n_kv_heads;
     if (part_states_.size() < n_states) part_states_.resize(n_states, PartialState(n_rows, dim));
-    selection_ = n == 1 ? selector_->select(layer, view, q) : Selection::all();
+    head_queries_.resize(n_kv_heads);
+    selection_ = Selection::all();
+    if (selecting) begin_selection(view);
   }
-  if (worker.rank() == 0) head_queries_.resize(n_kv_heads);
   worker.barrier();
   worker.share(static_cast<int64_t>(n_kv_heads), 1, [&](int64_t item, int64_t) {
     const auto head = static_cast<size_t>(item);
@@ -284,6 +290,7 @@ void Cache::attend_parts(Worker& worker, size_t layer, const LayerView& view, si
       rows = own.q.data();
     }
     own.rows = framed_queries(own.framed, parts, layer, head, {rows, n, group, view.n_tokens - n});
+    if (selecting) select_rows(layer, view, head);
   });
   worker.share(static_cast<int64_t>(parts.size() * n_kv_heads), 1, [&](int64_t item, int64_t) {
     const size_t head = static_cast<size_t>(item) / parts.size();
@@ -300,8 +307,10 @@ void Cache::attend_parts(Worker& worker, size_t layer, const LayerView& view, si
     Lane& lane = *lanes_[static_cast<size_t>(worker.rank())];
     merge_parts(lane, parts, layer, head, n_rows,
                 [&](size_t i) -> const PartialState& { return part_states_[head * parts.size() + i]; });
+    if (selecting && measures_mass_) measure_selection(lane, layer, view, head);
     scatter_output(lane.total, n, group, out + head * group * dim, ldo);
   });
+  if (selecting && worker.rank() == 0) count_selection(view);
 }
 
 // keep=window counts positions inside the cache: to it, sinks lie right before the oldest row of the window.
@@ -359,6 +368,7 @@ Cache Cache::fork() const {
   copy.dropping_ = dropping_;
   copy.reserving_ = reserving_;
   copy.key_reserving_ = key_reserving_;
+  copy.selector_ = selector_->copy();
   return copy;
 }
 

@@ -135,6 +135,16 @@ class Cache {
   void check_budget(size_t n_new) const;
   void count_reads(const LayerView& view, size_t n);
   size_t due_pages() const;
+  // A decoded token that reads what a selector chooses (attend_selected.cpp).
+  bool selects(size_t layer, const LayerView& view) const;
+  void observe_selector(Worker& worker, size_t layer, const LayerView& view, size_t first, size_t n,
+                        const float* q, size_t ldq);
+  void finish_digests(Worker& worker, size_t layer, size_t n_total);
+  void begin_selection(const LayerView& view);
+  void select_rows(size_t layer, const LayerView& view, size_t head);
+  void measure_selection(Lane& lane, size_t layer, const LayerView& view, size_t head);
+  void count_selection(const LayerView& view);
+  uint64_t selected_bytes(const LayerView& view, size_t head, uint64_t& n_rows) const;
   QueryRows framed_queries(FramedQueries& framed, const Parts& parts, size_t layer, size_t head,
                            QueryRows queries) const;
   template <typename StateOf>
@@ -182,6 +192,7 @@ class Cache {
   std::vector<uint32_t> making_positions_;
   Store::Sealing sealing_;  // of the layer that ends
   Selection selection_ = Selection::all();
+  std::vector<double> selected_mass_;     // [kv_head] of the selection's rows, summed over the group
   std::vector<SparseHead> sparse_heads_;  // of attend_sparse, at least one a member
   std::vector<HeadFrames> sparse_frames_;
   // What was read of a KV head, and the mass that its kept rows hold, summed over the group.

@@ -260,12 +260,13 @@ void read_kept(const SectionFile& file, SavedCache& saved) {
 
 }  // namespace
 
-uint64_t calibration_hash(const Calibration& calibration) {
+uint64_t calibration_hash(const Calibration& calibration, const Recipe& recipe) {
   Checksum hash;
   for (const std::vector<float>* values :
        {&calibration.key_mean, &calibration.key_balance, &calibration.value_mean}) {
     hash.add(std::as_bytes(std::span(*values)));
   }
+  if (recipe.select.given()) hash.add(std::as_bytes(std::span(calibration.query_key)));
   return hash.value();
 }
 
@@ -283,7 +284,7 @@ std::vector<Section> cache_sections(const Cache& cache) {
   sections.push_back(value_section<char>("recipe", recipe));
   sections.push_back(value_section<uint32_t>("geometry", geometry));
   if (cache.recipe().needs_calibration()) {
-    const uint64_t hash = calibration_hash(*cache.calibration());
+    const uint64_t hash = calibration_hash(*cache.calibration(), cache.recipe());
     sections.push_back(value_section<uint64_t>("calibration", {&hash, 1}));
   }
   sections.push_back(value_section<uint64_t>("rows", rows));
@@ -324,7 +325,7 @@ std::string SavedCache::mismatch(const Cache& cache) const {
   if (!(recipe == cache.recipe())) {
     return "the saved cache has the recipe " + recipe.text() + ", not " + cache.recipe().text();
   }
-  if (calibration && *calibration != calibration_hash(*cache.calibration())) {
+  if (calibration && *calibration != calibration_hash(*cache.calibration(), recipe)) {
     return "the saved cache was coded with another calibration of the model";
   }
   return {};

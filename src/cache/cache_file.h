@@ -2,7 +2,9 @@
 //
 //   recipe       its canonical text
 //   geometry     u32: layers, query heads, head size, then the KV heads of each layer
-//   calibration  u64: hash of what the recipe's frames are made of; only where it needs a calibration
+//   calibration  u64: hash of what the recipe's frames are made of, or its selection's channels; only where
+//   it
+//                needs a calibration
 //   rows         u64: tokens whose rows are there, then for each layer how many of its pages are coded
 //   pages        layer by layer: the exact sinks and the kept rows if pages are coded, then the pages, as
 //   they
@@ -33,8 +35,8 @@ namespace quire {
 inline constexpr std::string_view kCacheSections[] = {"recipe", "geometry",   "calibration", "rows",
                                                       "pages",  "statistics", "queries",     "kept"};
 
-// Of the means and balances that a calibration consists of.
-uint64_t calibration_hash(const Calibration& calibration);
+// Of what the recipe uses of a calibration: means and balances, or products where it selects by these.
+uint64_t calibration_hash(const Calibration& calibration, const Recipe& recipe);
 
 // Throws Error, of one sentence, for recipes whose caches cannot be kept in a file: those that move rows.
 void check_can_be_saved(const Recipe& recipe);

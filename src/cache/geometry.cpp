@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cache/prompt_statistics.h"
+#include "policy/digest.h"
 #include "policy/retention.h"
 
 namespace quire {
@@ -11,8 +12,9 @@ namespace {
 
 LayerLayout layer_layout(const Recipe& recipe, size_t n_kv_heads, size_t head_dim) {
   LayerLayout layout;
-  layout.open = {n_kv_heads, head_dim, recipe.key_format, recipe.value_format};
-  layout.sealed = {n_kv_heads, head_dim, recipe.keys, recipe.values};
+  const size_t digest = digest_bytes(recipe.select, recipe.key_format, head_dim);
+  layout.open = {n_kv_heads, head_dim, recipe.key_format, recipe.value_format, digest};
+  layout.sealed = {n_kv_heads, head_dim, recipe.keys, recipe.values, digest};
   layout.seals = recipe.seals();
   layout.sink_tokens = recipe.seals() ? recipe.sink_tokens : 0;
   layout.tail_tokens = recipe.tail_tokens;

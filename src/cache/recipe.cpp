@@ -114,9 +114,13 @@ FrameKind Recipe::frame_of(const SideFormat& side) const {
   return info(side.code).wants_rotation ? FrameKind::kCalibrated : FrameKind::kPlain;
 }
 
-bool Recipe::needs_calibration() const {
+bool Recipe::calibrates_frames() const {
   const bool measured = frame_of(keys) >= FrameKind::kCalibrated || frame_of(values) == FrameKind::kCentred;
   return coded && measured && !prompt_statistics;
+}
+
+bool Recipe::needs_calibration() const {
+  return calibrates_frames() || (select.policy == Policy::kDoubleSparse && select.number("from") == 0);
 }
 
 std::string Recipe::text() const {

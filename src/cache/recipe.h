@@ -62,6 +62,9 @@ struct Recipe {
   SideFormat key_side() const { return coded ? keys : SideFormat::exact(key_format); }
   SideFormat value_side() const { return coded ? values : SideFormat::exact(value_format); }
   FrameKind frame_of(const SideFormat& side) const;
+  // The frames are the model's.
+  bool calibrates_frames() const;
+  // They are, or the channels by which rows are selected.
   bool needs_calibration() const;
 
   // The canonical text: parse(text()) is the same recipe.

@@ -359,6 +359,10 @@ void RecipeParser::check_policies(const SideFormat& keys) const {
     fail(policy_text(PolicyAxis::kSelect) + " makes its index of exact keys, and k=" + keys.name() +
          " is coded");
   }
+  if (recipe_.select.policy == Policy::kQuest && 64 % recipe_.select.number("page") != 0) {
+    fail("page= of quest takes 4, 8, 16, 32 or 64 tokens, not " +
+         std::to_string(recipe_.select.number("page")));
+  }
   if (!recipe_.promote.given()) return;
   const std::string promote = policy_text(PolicyAxis::kPromote);
   if (!selects_) fail(promote + " follows the rows that select=sign scores, and there is none");

@@ -38,8 +38,8 @@ CacheStatistics::CacheStatistics(const Recipe& recipe, const Geometry& geometry,
       key_biases_(std::move(key_biases)) {
   if (recipe.needs_calibration()) {
     if (calibration_ == nullptr) {
-      throw Error("recipe '" + recipe.text() +
-                  "' needs the model's calibration (quire calibrate), or frame=rotated");
+      throw Error("recipe '" + recipe.text() + "' needs the model's calibration (quire calibrate), or " +
+                  (recipe.calibrates_frames() ? "frame=rotated" : "from=prompt"));
     }
     const Geometry& measured = calibration_->geometry;
     if (measured.head_dim != geometry.head_dim || measured.n_kv_heads != geometry.n_kv_heads) {
@@ -90,7 +90,7 @@ HeadFrames CacheStatistics::frames(size_t layer, size_t kv_head) const {
   frames.value_framed = value_kind != FrameKind::kPlain;
   if (frames.key_framed) frames.key.signs = signs_[index].key.data();
   if (frames.value_framed) frames.value.signs = signs_[index].value.data();
-  const bool calibrated = recipe_.needs_calibration();
+  const bool calibrated = recipe_.calibrates_frames();
   if (calibrated && key_kind >= FrameKind::kCalibrated) {
     frames.key.mean = calibration_->key_mean.data() + index * head_dim_;
     frames.key.balance = calibration_->key_balance.data() + index * head_dim_;

@@ -13,13 +13,15 @@
 
 namespace quire {
 
-// Measured once per model (study/calibrate.h) and kept by its fingerprint: the means of keys and values and
-// the balance of keys against queries, [layer][kv_head][head_dim] each.
+// Measured once per model (engine/calibrate.h) and kept by its fingerprint: the means of keys and values, the
+// balance of keys against queries, and what channels add to scores: the mean of |q k|, each token with
+// itself, over tokens and the query heads of the group. [layer][kv_head][head_dim] each.
 struct Calibration {
   Geometry geometry;
   std::vector<float> key_mean;
   std::vector<float> key_balance;
   std::vector<float> value_mean;
+  std::vector<float> query_key;
 };
 
 // The key biases of a model that codes of few bits would not survive (ADR 9), of all KV heads, layer by

@@ -53,7 +53,19 @@ CalibrationMeter::CalibrationMeter(const Geometry& geometry, std::shared_ptr<con
   for (const size_t n_kv_heads : geometry.n_kv_heads) {
     const std::vector<double> zeros(n_kv_heads * geometry.head_dim, 0.0);
     const std::vector<double> query_zeros(geometry.n_heads * geometry.head_dim, 0.0);
-    layers_.push_back({0, zeros, zeros, zeros, zeros, query_zeros});
+    layers_.push_back({0, zeros, zeros, zeros, zeros, query_zeros, zeros});
+  }
+}
+
+// Of one token; the keys as they are, with any bias: that is what scores are made of.
+void CalibrationMeter::add_products(const float* q, const float* k, LayerSums& sums) const {
+  const size_t dim = geometry_.head_dim;
+  const size_t group_values = geometry_.n_heads * dim * dim / std::max<size_t>(sums.query_key.size(), 1);
+  for (size_t at = 0; at < sums.query_key.size(); ++at) {
+    const float* own = q + at / dim * group_values + at % dim;
+    double sum = 0;
+    for (size_t i = 0; i < group_values; i += dim) sum += std::fabs(static_cast<double>(own[i]));
+    sums.query_key[at] += sum * std::fabs(static_cast<double>(k[at]));
   }
 }
 
@@ -84,6 +96,7 @@ void CalibrationMeter::rows(size_t layer, size_t position, size_t n, const float
       sums.value[j] += static_cast<double>(value[j]);
     }
     add_squares(q + i * ld, sums.query_squares);
+    add_products(q + i * ld, k + i * ld, sums);
     ++sums.n;
   }
 }
@@ -105,6 +118,7 @@ void CalibrationMeter::add_head(const LayerSums& sums, size_t kv_head, size_t n_
     query_rms[j] = std::sqrt(squares / (n * static_cast<double>(group)));
     result.key_mean.push_back(static_cast<float>(sums.origin[at] + offset));
     result.value_mean.push_back(static_cast<float>(sums.value[at] / n));
+    result.query_key.push_back(static_cast<float>(sums.query_key[at] / (n * static_cast<double>(group))));
   }
   result.key_balance.resize(result.key_mean.size());
   balance_keys(key_rms, query_rms, result.key_balance.data() + result.key_balance.size() - dim);

@@ -1,5 +1,5 @@
-// Measures what calibrated recipes know of a model: the means of its keys and values, and how far its keys
-// range against its queries, channel by channel.
+// Measures what calibrated recipes know of a model: the means of its keys and values, how far its keys range
+// against its queries, and what they add to scores, channel by channel.
 #pragma once
 
 #include <cstddef>
@@ -51,8 +51,10 @@ class CalibrationMeter : public RowObserver {
     std::vector<double> key_squares;
     std::vector<double> value;
     std::vector<double> query_squares;
+    std::vector<double> query_key;  // of |q k| over the heads of the group, like the keys
   };
 
+  void add_products(const float* q, const float* k, LayerSums& sums) const;
   void free_of_bias(size_t layer, size_t position, float* key) const;
   void add_head(const LayerSums& sums, size_t kv_head, size_t n_kv_heads, Calibration& result) const;
 

@@ -19,7 +19,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "values lie in the file as they lie in memory");
 
 constexpr std::string_view kMagic = "QUIRECAL";
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 constexpr size_t kFingerprintBytes = 16;
 constexpr size_t kHeaderBytes = kMagic.size() + 4 * sizeof(uint32_t) + kFingerprintBytes;
 
@@ -89,6 +89,11 @@ void check_values(const Reader& reader, const Calibration& calibration) {
       reader.fail("the calibration is damaged: a balance is not a positive number");
     }
   }
+  for (const float product : calibration.query_key) {
+    if (!std::isfinite(product) || product < 0) {
+      reader.fail("the calibration is damaged: a mean product is negative or not a finite number");
+    }
+  }
 }
 
 // Damage is told from a foreign file by the checksum, once the magic and the version have been seen.
@@ -100,7 +105,8 @@ void check_whole(std::span<const std::byte> bytes, const std::string& name) {
   const size_t version = reader.take_u32();
   if (version != kVersion) {
     reader.fail("calibration files of version " + std::to_string(version) +
-                " are not known; this Quire reads " + std::to_string(kVersion));
+                " are not known; this Quire reads " + std::to_string(kVersion) +
+                ", which `quire calibrate` makes");
   }
   if (bytes.size() < kHeaderBytes + sizeof(uint64_t)) reader.fail("the calibration is cut short");
   const auto body = bytes.first(bytes.size() - sizeof(uint64_t));
@@ -135,7 +141,7 @@ std::vector<std::byte> encode_calibration(const Calibration& calibration, std::s
   put(bytes, fingerprint.data(), fingerprint.size());
   for (const size_t n_kv_heads : geometry.n_kv_heads) put_u32(bytes, n_kv_heads);
   for (const std::vector<float>* values :
-       {&calibration.key_mean, &calibration.key_balance, &calibration.value_mean}) {
+       {&calibration.key_mean, &calibration.key_balance, &calibration.value_mean, &calibration.query_key}) {
     put(bytes, values->data(), values->size());
   }
   const uint64_t checksum = calibration_checksum(bytes);
@@ -164,6 +170,7 @@ Calibration decode_calibration(std::span<const std::byte> bytes, std::string_vie
   calibration.key_mean = reader.take<float>(n_values);
   calibration.key_balance = reader.take<float>(n_values);
   calibration.value_mean = reader.take<float>(n_values);
+  calibration.query_key = reader.take<float>(n_values);
   if (reader.remaining() > 0) reader.fail("the calibration is damaged: there is something behind its end");
   check_values(reader, calibration);
   return calibration;

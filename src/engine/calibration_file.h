@@ -1,10 +1,11 @@
 // Calibrations on disk. A file belongs to one model and is checked whole before any of it is used.
 //
 //   | "QUIRECAL" | version u32 | layers u32 | query heads u32 | head size u32 | fingerprint, 16 hex digits |
-//   | KV heads u32 [layers] | key means f32 | key balance f32 | value means f32 | checksum u64 |
+//   | KV heads u32 [layers] | key means f32 | key balance f32 | value means f32 | mean |q k| f32 | checksum
+//   u64 |
 //
-// little-endian; the means and the balance are [layer][kv_head][head_dim], and the checksum covers all before
-// it.
+// little-endian, version 2 (1 had no products |q k|); means and balance are [layer][kv_head][head_dim], and
+// the checksum covers all before it.
 #pragma once
 
 #include <cstddef>

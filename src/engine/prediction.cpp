@@ -6,6 +6,7 @@
 #include "format/row_format.h"
 #include "kernels/ops.h"
 #include "kernels/pack.h"
+#include "policy/digest.h"
 #include "store/store.h"
 
 namespace quire {
@@ -93,6 +94,11 @@ uint64_t estimate_workspace(const GgufFile& file, const std::string& prefix, con
   return checked_add(bytes, kProgramBytes, "the workspace");
 }
 
+// Bytes that are not of exact rows alone.
+bool needs_geometry(const Recipe& recipe) {
+  return recipe.seals() || recipe.drops() || digest_bytes(recipe.select, recipe.key_format, 1) > 0;
+}
+
 }  // namespace
 
 KvShape KvShape::read(const GgufFile& file) {
@@ -113,13 +119,13 @@ KvShape KvShape::read(const GgufFile& file) {
   return shape;
 }
 
-// For recipes that code or drop rows, once it is sure that no sum over n_tokens overflows.
+// For recipes that code rows, drop them or keep digests, once it is sure that no sum over n_tokens overflows.
 Geometry KvShape::coded_geometry(const Recipe& recipe, uint64_t n_tokens) const {
   if (key_length != value_length) {
     throw Error("recipe '" + recipe.text() + "' needs keys as long as values, and the model's are of " +
                 std::to_string(key_length) + " and " + std::to_string(value_length));
   }
-  if (key_length > kMaxHeadDim) {
+  if (recipe.coded && key_length > kMaxHeadDim) {
     throw Error("recipe '" + recipe.text() + "': head sizes above " + std::to_string(kMaxHeadDim) +
                 " cannot be coded, and the model's is " + std::to_string(key_length));
   }
@@ -131,7 +137,7 @@ Geometry KvShape::coded_geometry(const Recipe& recipe, uint64_t n_tokens) const 
 }
 
 uint64_t KvShape::token_bytes(const Recipe& recipe) const {
-  if (recipe.seals()) return coded_geometry(recipe, kTokensPerPage).token_bytes(recipe);
+  if (needs_geometry(recipe)) return coded_geometry(recipe, kTokensPerPage).token_bytes(recipe);
   const auto checked_row = [](Format format, uint64_t length) {
     return checked_mul(length, info(format).value_bytes, "a row of the cache");
   };
@@ -146,12 +152,12 @@ uint64_t KvShape::token_bytes(const Recipe& recipe) const {
 }
 
 uint64_t KvShape::peak_bytes(const Recipe& recipe, uint64_t n_tokens) const {
-  if (!recipe.seals() && !recipe.drops()) return cache_bytes(recipe, n_tokens);
+  if (!needs_geometry(recipe)) return cache_bytes(recipe, n_tokens);
   return coded_geometry(recipe, n_tokens).peak_bytes(recipe, 0, n_tokens, 0);
 }
 
 uint64_t KvShape::cache_bytes(const Recipe& recipe, uint64_t n_tokens) const {
-  if (recipe.seals() || recipe.drops()) return coded_geometry(recipe, n_tokens).cache_bytes(recipe, n_tokens);
+  if (needs_geometry(recipe)) return coded_geometry(recipe, n_tokens).cache_bytes(recipe, n_tokens);
   const uint64_t n_pages = n_tokens / kTokensPerPage + (n_tokens % kTokensPerPage != 0 ? 1 : 0);
   return checked_mul(checked_mul(n_pages, kTokensPerPage, "the cache"), token_bytes(recipe), "the cache");
 }

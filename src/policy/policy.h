@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "store/head_frames.h"
 #include "store/selection.h"
 #include "store/store.h"
 
@@ -22,18 +23,52 @@ struct StepStats {
   uint64_t mass_count = 0;
 };
 
-// Chooses the tokens that one layer reads in a decode step.
+// One KV head of a step of one token, which the view already holds.
+struct HeadStep {
+  const LayerView* view;
+  size_t layer;
+  size_t kv_head;
+  size_t group;    // query heads
+  const float* q;  // [group][head_dim], rotated by position and scaled
+  // The same as coded keys want it (attention/attend.h), where pages are sealed.
+  const float* framed = nullptr;
+  const float* bias = nullptr;
+  const HeadFrames* frames = nullptr;
+};
+
+// Chooses the tokens that one layer reads in a decode step, for each KV head by itself. What it knows of the
+// keys beforehand lies in the digests of the pages and is written as the rows come, so it is shared, cut,
+// saved and counted as the pages are. Functions with a kv_head may be called for different heads at once.
 class Selector {
  public:
   virtual ~Selector() = default;
-  // q [n_heads][head_dim]: the rotated query of the step's token.
-  virtual Selection select(size_t layer, const LayerView& view, const float* q) = 0;
+  // For a second sequence.
+  virtual std::unique_ptr<Selector> copy() const = 0;
+  // Whether a step of one token leaves out rows of a layer that holds n_tokens, the step's included.
+  virtual bool selects(size_t layer, size_t n_tokens) const = 0;
+  // Marks rows; where selects() says so.
+  virtual void select(const HeadStep& step, Selection& selection) = 0;
+
+  // Bytes of digests that select() reads, of one KV head.
+  virtual uint64_t digest_bytes_read(const LayerView&) const { return 0; }
+  // select() reads the stored keys of all rows.
+  virtual bool reads_all_keys() const { return false; }
+
+  // Rows first..first + n - 1 of a layer have been written to open pages.
+  virtual void append(Store&, size_t /*layer*/, size_t /*kv_head*/, size_t /*first*/, size_t /*n*/) {}
+  // Wants the queries of the step at hand, and end_layer() after it.
+  virtual bool observes(const Store&) const { return false; }
+  // The queries of the tokens from first on, q [n][ldq], of a KV head whose group begins at q.
+  virtual void observe(const HeadStep& /*step*/, size_t /*first*/, size_t /*n*/, size_t /*ldq*/) {}
+  virtual void end_layer(Store&, size_t /*layer*/, size_t /*kv_head*/, size_t /*n_tokens*/) {}
 };
 
 // Reads everything.
 class SelectAll : public Selector {
  public:
-  Selection select(size_t, const LayerView&, const float*) override { return Selection::all(); }
+  std::unique_ptr<Selector> copy() const override { return std::make_unique<SelectAll>(); }
+  bool selects(size_t, size_t) const override { return false; }
+  void select(const HeadStep&, Selection&) override {}
 };
 
 // A change of where or how a range of tokens is kept, applied by the store after the step.

@@ -25,6 +25,11 @@ class Selection {
   void mark(size_t kv_head, size_t token) {
     words_[kv_head * n_pages_ + token / 64] |= uint64_t{1} << (token % 64);
   }
+  // The tokens of a page whose bits are set.
+  void mark_word(size_t kv_head, size_t page, uint64_t word) { words_[kv_head * n_pages_ + page] |= word; }
+  void mark_range(size_t kv_head, size_t first, size_t last) {
+    for (size_t token = first; token < last; ++token) mark(kv_head, token);
+  }
 
  private:
   Selection() = default;

@@ -224,6 +224,8 @@ void Store::seal(const Sealing& sealing, size_t layer, size_t page, size_t kv_he
             open + layout.open.key_offset(kv_head), index, coded + layout.sealed.key_offset(kv_head));
   seal_values(layout.open.value_format, layout.sealed.values, frames, layout.open.head_dim,
               open + layout.open.value_offset(kv_head), coded + layout.sealed.value_offset(kv_head));
+  std::memcpy(coded + layout.sealed.digest_offset(kv_head), open + layout.open.digest_offset(kv_head),
+              layout.open.digest_bytes);
 }
 
 void Store::end_sealing(Sealing&& sealing, size_t layer) {
@@ -282,6 +284,7 @@ void Store::write(size_t layer, size_t kv_head, size_t first, size_t n, const fl
     const size_t slot = first % kTokensPerPage;
     const size_t piece = std::min(n, kTokensPerPage - slot);
     std::byte* page = pages_[layer][first / kTokensPerPage]->data;
+    if (slot == 0) std::memset(page + layout.digest_offset(kv_head), 0, layout.digest_bytes);
     ops().store_keys[key_format](page + layout.key_offset(kv_head), static_cast<int>(slot),
                                  static_cast<int>(piece), head_dim, k, ld);
     ops().store_values[value_format](page + layout.value_offset(kv_head), static_cast<int>(slot),

@@ -26,20 +26,25 @@ constexpr size_t kPagesPerIndexBlock = 8;
 // Shape of the keys and values of one layer in open pages, which take rows as they come. Every KV head has
 // its keys as [head_dim][64] and its values as [64][head_dim], one after the other in the page:
 //
-//   page: | keys of head 0 | values of head 0 | keys of head 1 | values of head 1 | ...
+//   page: | keys of head 0 | values of head 0 | keys of head 1 | values of head 1 | ... | digests
+//
+// A digest, one a KV head, is what a selector notes of the page's keys (policy/digest.h): most have none.
 struct RowLayout {
   size_t n_kv_heads = 0;
   size_t head_dim = 0;
   Format key_format = Format::kF16;
   Format value_format = Format::kF16;
+  size_t digest_bytes = 0;
 
   size_t key_bytes() const { return row_bytes(key_format, kTokensPerPage * head_dim); }
   size_t value_bytes() const { return row_bytes(value_format, kTokensPerPage * head_dim); }
   size_t head_bytes() const { return key_bytes() + value_bytes(); }
-  size_t page_bytes() const { return n_kv_heads * head_bytes(); }
-  size_t token_bytes() const { return page_bytes() / kTokensPerPage; }
+  size_t page_bytes() const { return n_kv_heads * (head_bytes() + digest_bytes); }
+  // Of its rows alone.
+  size_t token_bytes() const { return n_kv_heads * head_bytes() / kTokensPerPage; }
   size_t key_offset(size_t kv_head) const { return kv_head * head_bytes(); }
   size_t value_offset(size_t kv_head) const { return kv_head * head_bytes() + key_bytes(); }
+  size_t digest_offset(size_t kv_head) const { return n_kv_heads * head_bytes() + kv_head * digest_bytes; }
 };
 
 // The same of sealed pages, whose rows are coded. Offsets as in RowLayout. The index of keys that have one
@@ -49,14 +54,16 @@ struct SealedLayout {
   size_t head_dim = 0;
   SideFormat keys;
   SideFormat values;
+  size_t digest_bytes = 0;
 
   size_t index_bytes() const { return index_page_bytes(keys, head_dim); }  // 0: keys without an index
   size_t key_bytes() const { return key_page_bytes(keys, head_dim) - index_bytes(); }
   size_t value_bytes() const { return value_page_bytes(values, head_dim); }
   size_t head_bytes() const { return key_bytes() + value_bytes(); }
-  size_t page_bytes() const { return n_kv_heads * head_bytes(); }
+  size_t page_bytes() const { return n_kv_heads * (head_bytes() + digest_bytes); }
   size_t key_offset(size_t kv_head) const { return kv_head * head_bytes(); }
   size_t value_offset(size_t kv_head) const { return kv_head * head_bytes() + key_bytes(); }
+  size_t digest_offset(size_t kv_head) const { return n_kv_heads * head_bytes() + kv_head * digest_bytes; }
 
   size_t index_block_bytes() const { return n_kv_heads * kPagesPerIndexBlock * index_bytes(); }
   size_t index_offset(size_t kv_head, size_t page) const {
@@ -162,6 +169,11 @@ struct LayerView {
         pages[page]->sealed ? layer->sealed.value_offset(kv_head) : layout->value_offset(kv_head);
     return pages[page]->data + offset;
   }
+  const std::byte* digest(size_t kv_head, size_t page) const {
+    const size_t offset =
+        pages[page]->sealed ? layer->sealed.digest_offset(kv_head) : layout->digest_offset(kv_head);
+    return pages[page]->data + offset;
+  }
   const std::byte* sink_keys(size_t kv_head) const {
     return sinks->data + kv_head * layer->sink_head_bytes();
   }
@@ -258,6 +270,11 @@ class Store {
   // Writes rows first..first + n - 1 of one KV head; they lie in the room made by extend().
   // k and v are [n][head_dim] with ld floats from row to row.
   void write(size_t layer, size_t kv_head, size_t first, size_t n, const float* k, const float* v, size_t ld);
+
+  // To be written together with the rows of an open page.
+  std::byte* open_digest(size_t layer, size_t kv_head, size_t page) {
+    return pages_[layer][page]->data + layouts_[layer].open.digest_offset(kv_head);
+  }
 
   // Readers see `n_visible` tokens: the committed ones, or more while a step is under way.
   LayerView view(size_t layer, size_t n_visible) const {

@@ -80,6 +80,23 @@ class EvalKl(QuireTest):
         self.assertEqual([row["recipe"] for row in read], [row["recipe"] for row in rows])
         self.assertEqual([float(row["kl_mean"]) for row in read], [row["kl_mean"] for row in rows])
 
+    def test_selections(self):
+        recipes = ["quest(budget=80,dense=0)", "doublesparse(budget=80)", "doublesparse(budget=80,from=prompt)",
+                   "oracle(budget=80)", "random(budget=80)", "oracle", "oracle(budget=100%)"]
+        result = self.ok_json(*self.model, "-f", self.path, *self.sizes, "--kv", ",".join(recipes))
+        quest, model, prompt, oracle, drawn, floor, full = result["rows"]
+        for row in (quest, model, prompt, oracle, drawn):
+            self.assertLessEqual(row["rows_read_per_token"], 80 * 90)
+            self.assertGreaterEqual(row["rows_read_per_token"], 65 * 90)
+            self.assertLess(row["mass"], 1)
+            self.assertGreater(row["kl_mean"], 0)
+        self.assertLess(max(quest["mass"], model["mass"], prompt["mass"]), oracle["mass"])
+        self.assertLess(drawn["mass"], min(quest["mass"], model["mass"], prompt["mass"]))
+        self.assertLess(oracle["kl_mean"], drawn["kl_mean"])
+        self.assertGreater(model["bits_per_value"], oracle["bits_per_value"])
+        self.assertEqual((full["kl_mean"], full["mass"]), (0, 1))
+        self.assertGreater(floor["rows_read_per_token"], oracle["rows_read_per_token"])
+
     def test_text_form(self):
         out = self.ok(*self.model, "-f", self.path, *self.sizes, "--kv", "q4,bf16").stdout.decode()
         self.assertRegex(out, r"\Arecipe +KL .*\nq4 +0\.\d+ .*\nk=bf16,v=bf16 +0\.\d+ .*\n\(full: perplexity")

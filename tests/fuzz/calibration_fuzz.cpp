@@ -31,6 +31,8 @@ void check(const quire::Calibration& calibration) {
   require(calibration.key_mean.size() == n_values);
   require(calibration.value_mean.size() == n_values);
   require(calibration.key_balance.size() == n_values);
+  require(calibration.query_key.size() == n_values);
+  for (const float product : calibration.query_key) require(std::isfinite(product) && product >= 0);
   for (const float balance : calibration.key_balance) require(std::isfinite(balance) && balance > 0);
   for (const float mean : calibration.key_mean) require(std::isfinite(mean));
 }

@@ -8,10 +8,10 @@ FOLDER = pathlib.Path(__file__).with_name("corpus") / "calibration"
 FINGERPRINT = b"0123456789abcdef"
 
 
-def calibration(heads, head_dim, values=None, n_heads=4, version=1, fingerprint=FINGERPRINT, n_layers=None):
+def calibration(heads, head_dim, values=None, n_heads=4, version=2, fingerprint=FINGERPRINT, n_layers=None):
     n = sum(heads) * head_dim
     header = b"QUIRECAL" + struct.pack("<4I", version, len(heads) if n_layers is None else n_layers, n_heads, head_dim)
-    body = struct.pack(f"<{len(heads)}I", *heads) + struct.pack(f"<{3 * n}f", *(values or [1.0] * (3 * n)))
+    body = struct.pack(f"<{len(heads)}I", *heads) + struct.pack(f"<{4 * n}f", *(values or [1.0] * (4 * n)))
     return header + fingerprint + body + bytes(8)
 
 
@@ -22,11 +22,12 @@ def main():
         "valid": calibration([2, 1], 4),
         "valid_no_attention": calibration([2, 0, 1], 3),
         "valid_empty": calibration([], 64),
-        "nan_mean": calibration([1], 2, [nan, 0, 1, 1, 0, 0]),
-        "zero_balance": calibration([1], 2, [0, 0, 0, 1, 0, 0]),
-        "infinite_value": calibration([1], 2, [0, 0, 1, 1, infinity, 0]),
+        "nan_mean": calibration([1], 2, [nan, 0, 1, 1, 0, 0, 1, 1]),
+        "zero_balance": calibration([1], 2, [0, 0, 0, 1, 0, 0, 1, 1]),
+        "infinite_value": calibration([1], 2, [0, 0, 1, 1, infinity, 0, 1, 1]),
+        "negative_product": calibration([1], 2, [0, 0, 1, 1, 0, 0, 1, -1]),
         "other_model": calibration([1], 2, fingerprint=b"fedcba9876543210"),
-        "version_2": calibration([1], 2, version=2),
+        "version_1": calibration([1], 2, version=1),
         "heads_that_do_not_divide": calibration([3], 2),
         "many_layers": calibration([1], 2, n_layers=2**32 - 1),
         "short": calibration([2, 1], 4)[:60],

@@ -33,7 +33,12 @@ void load(const Bytes& bytes, Cache& cache) {
 Recipe random_recipe(Random& random) {
   const std::vector<const char*> rows = {"f16", "bf16", "f32"};
   const auto pick = [&](const auto& names) { return std::string(names[random.below(names.size())]); };
-  if (random.below(3) == 0) return Recipe::parse("k=" + pick(rows) + ",v=" + pick(rows));
+  if (random.below(3) == 0) {
+    const std::vector<const char*> selections = {"", ",select=quest(budget=30,dense=0)",
+                                                 ",select=doublesparse(budget=30,from=prompt)",
+                                                 ",select=oracle(budget=30)", ",select=random(budget=40)"};
+    return Recipe::parse("k=" + pick(rows) + ",v=" + pick(rows) + pick(selections));
+  }
   std::vector<std::string_view> all = {"f16"};
   for (int i = 0; i < kCodeCount; ++i) all.push_back(info(static_cast<Code>(i)).name);
   std::erase(all, std::string_view("signvq"));  // goes by the prompt: property/statistics

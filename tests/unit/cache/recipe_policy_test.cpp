@@ -97,6 +97,7 @@ const struct {
     {"monarch(k=turbo4)", "select=sign", "k=turbo4"},
     {"selfindex(promote=pages)", "promote=pages", "full_rows="},
     {"quest(sink=4)", "sink=", "coded formats"},
+    {"quest(page=24)", "page=", "24"},
     {"quest(select=sign)", "select=", "twice"},
     {"keep=h2o(budget=1,budget=2)", "budget=", "twice"},
     {"keep=h2o(window=3)", "window=3", "keep=h2o"},

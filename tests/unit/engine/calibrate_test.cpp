@@ -80,6 +80,8 @@ TEST(CalibrationMeter, MeansAndBalanceOfKnownRows) {
   EXPECT_EQ(result.geometry.n_layers, 2u);
   EXPECT_EQ(result.key_mean, (std::vector<float>{600, 0, 600, 0}));
   EXPECT_EQ(result.value_mean, (std::vector<float>{6, 0, 6, 0}));
+  // Means over tokens and heads of |q k|: q of both channels are 1 and 3 (mean 2), and 2, on keys 600 and 1.
+  EXPECT_EQ(result.query_key, (std::vector<float>{1200, 2, 1200, 2}));
   const double ratio = std::sqrt((2 / std::sqrt(5.0)) / (1 / 2.0));
   EXPECT_NEAR(result.key_balance[0] / result.key_balance[1], ratio, 1e-6);
   EXPECT_NEAR(result.key_balance[0] * result.key_balance[1], 1, 1e-6);
@@ -138,6 +140,7 @@ TEST(MeasureCalibration, DoesNotDependOnTheThreads) {
   EXPECT_EQ(one.key_mean, three.key_mean);
   EXPECT_EQ(one.key_balance, three.key_balance);
   EXPECT_EQ(one.value_mean, three.value_mean);
+  EXPECT_EQ(one.query_key, three.query_key);
 }
 
 // The cache that measures is a coded one, to be small; what it measures must be the exact rows.
@@ -156,6 +159,7 @@ TEST(MeasureCalibration, SeesTheRowsOfAnExactCache) {
   EXPECT_EQ(exact.key_mean, measured.key_mean);
   EXPECT_EQ(exact.key_balance, measured.key_balance);
   EXPECT_EQ(exact.value_mean, measured.value_mean);
+  EXPECT_EQ(exact.query_key, measured.query_key);
 }
 
 TEST(MeasureCalibration, WindowsFillTheContextAndProgressReachesTheEnd) {

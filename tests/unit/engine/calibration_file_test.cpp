@@ -31,6 +31,7 @@ Calibration small() {
   calibration.key_mean = {1, 2, 3, 4, 5, 6};
   calibration.key_balance = {0.5, 2, 1, 1, 4, 0.25};
   calibration.value_mean = {-1, 0, 1, -2, 0, 2};
+  calibration.query_key = {3, 0, 1, 2, 0.5, 2};
   return calibration;
 }
 
@@ -42,6 +43,7 @@ void expect_equal(const Calibration& a, const Calibration& b) {
   EXPECT_EQ(a.key_mean, b.key_mean);
   EXPECT_EQ(a.key_balance, b.key_balance);
   EXPECT_EQ(a.value_mean, b.value_mean);
+  EXPECT_EQ(a.query_key, b.query_key);
 }
 
 std::string refusal(const Bytes& bytes) {
@@ -83,7 +85,7 @@ TEST(CalibrationFile, SaysWhatIsWrong) {
   };
   refused({}, "no calibration file");
   refused(Bytes(1000), "no calibration file");
-  refused(with(whole, 8, uint32_t{2}), "version 2");
+  refused(with(whole, 8, uint32_t{1}), "version 1");
   refused(encode_calibration(small(), "0123456789abcdee"), "another model");
   refused({whole.begin(), whole.end() - 9}, "cut short");
   // Values follow the header of 40 bytes and three counts.
@@ -92,6 +94,8 @@ TEST(CalibrationFile, SaysWhatIsWrong) {
   refused(with(whole, 52 + 24, -1.0f), "balance");
   refused(with(whole, 52 + 24, std::numeric_limits<float>::infinity()), "balance");
   refused(with(whole, 52 + 48, -std::numeric_limits<float>::infinity()), "mean");
+  refused(with(whole, 52 + 72, -1.0f), "product");
+  refused(with(whole, 52 + 72, std::numeric_limits<float>::infinity()), "product");
 }
 
 TEST(CalibrationFile, AbsurdCountsAreRefused) {

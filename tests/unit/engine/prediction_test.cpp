@@ -88,8 +88,14 @@ TEST(PredictMemory, WeightsAreWhatTheModelHolds) {
   EXPECT_EQ(trained_context_tokens(file), test::kTinyContext);
 }
 
-constexpr const char* kCoded[] = {"turbo4(frame=rotated)", "turbo2(frame=rotated,sink=0,tail=0)",
-                                  "k=turbo4,v=turbo3,tail=100,frame=rotated", "kivi2", "k=f16,v=q8,sink=16"};
+constexpr const char* kCoded[] = {"turbo4(frame=rotated)",
+                                  "turbo2(frame=rotated,sink=0,tail=0)",
+                                  "k=turbo4,v=turbo3,tail=100,frame=rotated",
+                                  "kivi2",
+                                  "k=f16,v=q8,sink=16",
+                                  "quest",
+                                  "k=bf16,v=f32,select=doublesparse",
+                                  "k=f16,v=q8,select=quest(page=8)"};
 
 TEST(KvShape, OfCodedRecipesAgreesWithTheGeometry) {
   const test::Bytes bytes = test::TinyModel().build();

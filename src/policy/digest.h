@@ -1,0 +1,14 @@
+// Digests: what selectors note of a page's keys, so that they can judge rows without reading them.
+#pragma once
+
+#include <cstddef>
+
+#include "format/row_format.h"
+#include "policy/policy_choice.h"
+
+namespace quire {
+
+// Bytes a page and KV head; 0: the policy judges by nothing of the kind.
+size_t digest_bytes(const PolicyChoice& select, Format key_format, size_t head_dim);
+
+}  // namespace quire

@@ -1,0 +1,80 @@
+#include "policy/highest.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+
+#include "base/half.h"
+#include "kernels/ops.h"
+
+namespace quire {
+
+void best_log_probabilities(const float* scores, size_t n_tiles, size_t group, std::vector<float>& best) {
+  const size_t n_values = group * kPageTokens;
+  std::vector<float> tile(n_values);
+  std::vector<float> m(group, kNoScore);
+  std::vector<float> l(group, 0.0f);
+  std::vector<float> correction(group);
+  const std::vector<uint64_t> masks(group, ~uint64_t{0});
+  for (size_t i = 0; i < n_tiles; ++i) {
+    std::copy_n(scores + i * n_values, n_values, tile.begin());
+    ops().softmax(tile.data(), masks.data(), static_cast<int>(group), m.data(), l.data(), correction.data());
+  }
+  best.assign(n_tiles * kPageTokens, kNoScore);
+  for (size_t h = 0; h < group; ++h) {
+    const float log_sum = m[h] + std::log(l[h]);
+    for (size_t i = 0; i < n_tiles; ++i) {
+      const float* own = scores + (i * group + h) * kPageTokens;
+      float* to = best.data() + i * kPageTokens;
+      // What is no number stays out.
+      for (size_t t = 0; t < kPageTokens; ++t) to[t] = own[t] - log_sum > to[t] ? own[t] - log_sum : to[t];
+    }
+  }
+}
+
+void prefer_kept(const LayerView& view, size_t kv_head, std::vector<float>& values) {
+  if (view.kept == nullptr) return;
+  const uint32_t* positions = view.kept->positions.data() + kv_head * view.kept->n;
+  for (size_t i = 0; i < view.kept->n; ++i) values[positions[i]] = kCertain;
+}
+
+namespace {
+
+constexpr size_t kBins = 4096;
+
+// Rises with x: sign, exponent and 3 bits of the fraction. Bin 0 is of what is not there or no number.
+size_t bin_of(float x) {
+  if (!(x > kNoScore)) return 0;
+  const uint32_t bits = float_to_bits(x + 0.0f);  // the two zeros are one
+  const uint32_t rising = bits >> 31 != 0 ? ~bits : bits | 0x80000000u;
+  return rising >> 20;
+}
+
+}  // namespace
+
+// A histogram tells which few values the n-th highest is among, so that only these are put in order.
+Threshold threshold_of(std::span<const float> values, size_t n_wanted, std::vector<float>& room) {
+  if (n_wanted == 0) return {kCertain, 0};
+  uint32_t counts[kBins] = {0};
+  for (const float x : values) ++counts[bin_of(x)];
+  size_t bin = kBins - 1;
+  for (; bin > 0 && counts[bin] < n_wanted; --bin) n_wanted -= counts[bin];
+  if (bin == 0) return {};
+  room.clear();
+  for (const float x : values) {
+    if (bin_of(x) == bin) room.push_back(x);
+  }
+  const auto nth = room.begin() + static_cast<ptrdiff_t>(n_wanted - 1);
+  std::nth_element(room.begin(), nth, room.end(), std::greater<>());
+  const float value = *nth;
+  const auto n_before = std::count_if(room.begin(), nth, [value](float x) { return x > value; });
+  return {value, n_wanted - static_cast<size_t>(n_before)};
+}
+
+void mark_highest(std::span<const float> values, size_t n_wanted, size_t kv_head, std::vector<float>& room,
+                  Selection& selection) {
+  choose_highest(values, n_wanted, room, [&](size_t token) { selection.mark(kv_head, token); });
+}
+
+}  // namespace quire

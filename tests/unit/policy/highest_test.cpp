@@ -1,0 +1,67 @@
+// Choosing by the highest of many numbers, against sorting all of them.
+#include "policy/highest.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "property/random.h"
+
+namespace quire {
+namespace {
+
+std::set<size_t> chosen(const std::vector<float>& values, size_t n) {
+  std::vector<float> room;
+  std::set<size_t> all;
+  choose_highest(values, n, room, [&](size_t i) { all.insert(i); });
+  return all;
+}
+
+// Of equal values the last.
+std::set<size_t> sorted(const std::vector<float>& values, size_t n) {
+  std::vector<size_t> order;
+  for (size_t i = values.size(); i-- > 0;) {
+    if (values[i] > kNoScore) order.push_back(i);
+  }
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return values[a] > values[b]; });
+  order.resize(std::min(n, order.size()));
+  return {order.begin(), order.end()};
+}
+
+TEST(Highest, AreThoseThatSortingGives) {
+  test::Random random(1);
+  for (const size_t n : {0, 1, 2, 63, 64, 65, 1000}) {
+    for (const double scale : {1e-30, 0.01, 1.0, 100.0}) {
+      std::vector<float> values = random.normals(n, scale);
+      for (size_t i = 0; i < n; i += 5) values[i] = values[i / 2];  // equal ones
+      for (size_t i = 3; i < n; i += 11) values[i] = i % 2 == 0 ? kNoScore : 0.0f;
+      if (n > 60) values[60] = kCertain;
+      for (const size_t n_wanted : {0, 1, 7, 64, 500, 2000}) {
+        EXPECT_EQ(chosen(values, n_wanted), sorted(values, n_wanted)) << n << " " << scale << " " << n_wanted;
+      }
+    }
+  }
+}
+
+TEST(Highest, OfEqualOnesTheLast) {
+  EXPECT_EQ(chosen({1, 1, 1, 1}, 2), (std::set<size_t>{2, 3}));
+  EXPECT_EQ(chosen({-0.0f, 0.0f, -0.0f, -1}, 2), (std::set<size_t>{1, 2}));
+  EXPECT_EQ(chosen({kNoScore, kNoScore}, 1), std::set<size_t>{});
+  EXPECT_EQ(chosen({kCertain, kCertain, 3}, 1), std::set<size_t>{1});
+}
+
+TEST(Highest, ProbabilitiesAreComparedNotScores) {
+  // Two heads; the second has larger scores and no row that stands out.
+  std::vector<float> scores(2 * 64, 50.0f);
+  std::fill_n(scores.begin(), 64, 0.0f);
+  scores[7] = 3;
+  std::vector<float> best;
+  best_log_probabilities(scores.data(), 1, 2, best);
+  EXPECT_EQ(std::max_element(best.begin(), best.end()) - best.begin(), 7);
+  EXPECT_NEAR(best[7], 3 - std::log(63 + std::exp(3.0)), 1e-5);
+  EXPECT_NEAR(best[0], -std::log(64.0), 1e-5);
+}
+
+}  // namespace
+}  // namespace quire
