@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "cache/hot_rows.h"
 #include "cache/lane.h"
 
 namespace quire {
@@ -29,9 +30,11 @@ Cache::Cache(std::shared_ptr<const CacheStatistics> statistics, const Recipe& re
       geometry_(geometry),
       statistics_(std::move(statistics)),
       prompt_(geometry.n_layers),
-      store_(layer_layouts(recipe, geometry), pool),
+      store_(own_layouts(recipe, geometry, *statistics_), pool),
       selector_(std::make_unique<SelectAll>()),
-      placement_(std::make_unique<StayInPlace>()) {}
+      placement_(std::make_unique<StayInPlace>()) {
+  if (recipe.promote.given()) hot_ = std::make_unique<HotRows>(recipe, store_);
+}
 
 Cache::Cache(Cache&&) noexcept = default;
 Cache& Cache::operator=(Cache&&) noexcept = default;
@@ -65,6 +68,7 @@ void Cache::begin_layer(Worker& worker, size_t layer) {
 }
 
 void Cache::end_layer(Worker& worker, size_t layer) {
+  if (hot_ && hot_->observes(step_tokens_)) observe_prompt(worker, layer);
   const size_t n_total = n_tokens() + step_tokens_;
   const LayerLayout& layout = store_.layer_layout(layer);
   if (layout.sealed_pages(n_total) <= layout.sealed_pages(n_tokens())) return;  // nothing is due
@@ -95,6 +99,9 @@ void Cache::attend(Worker& worker, size_t layer, size_t first, size_t n, const f
                    float* out, size_t ldo) {
   const LayerView view = store_.view(layer, n_tokens() + first + n);
   if (recipe_.prompt_statistics && view.n_sealed() == 0) observe_queries(worker, layer, n, q, ldq);
+  if (hot_ && hot_->observes(step_tokens_) && worker.rank() == 0) {
+    hot_->save_queries(step_tokens_, first, n, q, ldq, geometry_.n_heads * geometry_.head_dim);
+  }
   if (const auto limits = sparse_limits(layer, view, n)) {
     return attend_sparse(worker, layer, view, *limits, q, out);
   }
@@ -113,7 +120,8 @@ void Cache::count_reads(const LayerView& view, size_t first, size_t n) {
   const uint64_t sealed_bytes =
       n_sealed * (view.layer->sealed.page_bytes() +
                   view.layer->sealed.n_kv_heads * view.layer->sealed.index_bytes()) +
-      (n_sealed > 0 ? view.layer->beside_bytes() : 0);
+      (n_sealed > 0 ? view.layer->beside_bytes() : 0) +
+      (view.copies != nullptr ? view.copies->n_rows() * view.layout->token_bytes() : 0);
   stats_.rows_read += view.layout->n_kv_heads * (n * start + n * (n + 1) / 2);
   for (size_t tile = 0; tile < n; tile += kTileQueries) {
     const size_t n_open = start + std::min(n, tile + kTileQueries) - n_sealed * kTokensPerPage;
@@ -260,12 +268,14 @@ void Cache::end_step() {
   store_.commit(step_tokens_);
   stats_.n_tokens = n_tokens();
   placement_->plan(store_, stats_);
+  if (hot_) move_pages();
 }
 
 Cache Cache::fork() const {
   Cache copy(statistics_, recipe_, geometry_, store_.pool());
   copy.store_ = store_.fork();
   copy.prompt_ = prompt_;
+  if (hot_) copy.hot_ = std::make_unique<HotRows>(*hot_);
   return copy;
 }
 

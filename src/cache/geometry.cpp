@@ -3,12 +3,13 @@
 #include <algorithm>
 
 #include "cache/prompt_statistics.h"
+#include "policy/hot_pages.h"
 
 namespace quire {
 
 namespace {
 
-LayerLayout layer_layout(const Recipe& recipe, size_t n_kv_heads, size_t head_dim) {
+LayerLayout layer_layout(const Recipe& recipe, size_t layer, size_t n_kv_heads, size_t head_dim) {
   LayerLayout layout;
   layout.open = {n_kv_heads, head_dim, recipe.key_format, recipe.value_format};
   layout.sealed = {n_kv_heads, head_dim, recipe.keys, recipe.values};
@@ -17,6 +18,12 @@ LayerLayout layer_layout(const Recipe& recipe, size_t n_kv_heads, size_t head_di
   layout.tail_tokens = recipe.tail_tokens;
   layout.keeps_rows = recipe.full_rows > 0;
   if (recipe.prompt_statistics) layout.first_seal_tokens = kStatisticsTokens;
+  // In layers that are read whole a copy would be read like its codes.
+  if (recipe.promote.given() && layer >= recipe.index->dense_layers) {
+    const auto settings = HotPageSettings::of(recipe.promote, recipe.tail_tokens, recipe.sink_tokens);
+    layout.copy_slots = settings.capacity_pages;
+    layout.copy_tokens = settings.page_tokens;
+  }
   return layout;
 }
 
@@ -33,7 +40,8 @@ uint64_t step_peak(const std::vector<LayerLayout>& layouts, size_t n_before, siz
   const auto coded_bytes = [&](const LayerLayout& layout) {
     const bool first = layout.sealed_pages(n_before) == 0 && layout.sealed_pages(n_total) > 0;
     return layout.sealed.bytes(layout.sealed_pages(n_total)) -
-           layout.sealed.bytes(layout.sealed_pages(n_before)) + (first ? layout.beside_bytes() : 0);
+           layout.sealed.bytes(layout.sealed_pages(n_before)) + (first ? layout.beside_bytes() : 0) +
+           layout.copy_bytes(layout.sealed_pages(n_total)) - layout.copy_bytes(layout.sealed_pages(n_before));
   };
   uint64_t held = 0;
   for (const LayerLayout& layout : layouts)
@@ -52,7 +60,7 @@ uint64_t step_peak(const std::vector<LayerLayout>& layouts, size_t n_before, siz
 std::vector<LayerLayout> layer_layouts(const Recipe& recipe, const Geometry& geometry) {
   std::vector<LayerLayout> all;
   for (const size_t n_kv_heads : geometry.n_kv_heads) {
-    all.push_back(layer_layout(recipe, n_kv_heads, geometry.head_dim));
+    all.push_back(layer_layout(recipe, all.size(), n_kv_heads, geometry.head_dim));
   }
   return all;
 }

@@ -19,7 +19,7 @@ struct Geometry {
 
   // Bytes that a token takes in the long run, all layers, keys and values.
   uint64_t token_bytes(const Recipe& recipe) const;
-  // Bytes of the pages that n tokens take.
+  // Bytes of the pages that n tokens take; at most, where coded rows may have copies.
   uint64_t cache_bytes(const Recipe& recipe, size_t n_tokens) const;
   // Most bytes that pages take at any moment while a cache grows from n_before tokens to n_total, in steps of
   // step_tokens (0: one step). Of coded recipes a long step has one layer's pages open at a time.

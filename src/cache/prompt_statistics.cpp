@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "cache/cache.h"
+#include "cache/hot_rows.h"
 #include "kernels/ops.h"
 
 namespace quire {
@@ -231,7 +232,9 @@ HeadFrames Cache::frames(size_t layer, size_t head) const {
 
 void Cache::crop(size_t n_tokens) {
   store_.crop(n_tokens);
-  if (n_tokens == 0) prompt_.assign(prompt_.size(), {});
+  if (n_tokens > 0) return;
+  prompt_.assign(prompt_.size(), {});
+  if (hot_) hot_->policy.clear();
 }
 
 // Until the layer's first pages are coded.

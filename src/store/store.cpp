@@ -20,7 +20,12 @@ Store::Store(std::vector<LayerLayout> layouts, PagePool& pool)
       pages_(layouts_.size()),
       index_blocks_(layouts_.size()),
       sinks_(layouts_.size()),
-      kept_(layouts_.size()) {}
+      kept_(layouts_.size()),
+      copy_pages_(layouts_.size()) {
+  for (const LayerLayout& layout : layouts_) {
+    if (layout.copy_slots > 0) copies_ = CopyTable(layout.copy_tokens, layout.sink_tokens);
+  }
+}
 
 namespace {
 
@@ -93,6 +98,7 @@ Store::Growth Store::growth(size_t layer, size_t n_new) const {
   for (size_t page = first_written; n_new > 0 && page < pages.size(); ++page) {
     if (shared(page)) growth.room += layout.open.page_bytes();
   }
+  growth.room += copy_growth(layer, n_total);
   const size_t n_sealed = view(layer, n_tokens_).n_sealed();
   const size_t n_to_seal = layout.sealed_pages(n_total);
   if (n_to_seal > n_sealed) growth.coded = index_growth(layer, n_sealed, n_to_seal);
@@ -235,6 +241,8 @@ void Store::crop(size_t n_tokens) {
   std::fill(sinks_.begin(), sinks_.end(), nullptr);
   std::fill(kept_.begin(), kept_.end(), nullptr);
   for (std::vector<PageRef>& blocks : index_blocks_) blocks.clear();
+  copies_.clear();
+  for (std::vector<PageRef>& pages : copy_pages_) pages.clear();
 }
 
 void Store::write(size_t layer, size_t kv_head, size_t first, size_t n, const float* k, const float* v,
@@ -268,6 +276,9 @@ uint64_t Store::size_bytes() const {
   }
   for (const PageRef& sinks : sinks_) total += sinks ? sinks->size_bytes : 0;
   for (const auto& kept : kept_) total += kept ? kept->page->size_bytes : 0;
+  for (const std::vector<PageRef>& pages : copy_pages_) {
+    for (const PageRef& page : pages) total += page->size_bytes;
+  }
   return total;
 }
 
