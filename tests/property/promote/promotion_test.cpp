@@ -158,7 +158,7 @@ struct Busy {
     }
   }
   Prompt prompt;
-  Recipe recipe = monarch("promote=0.3,budget=20,initial_sticky=2,sticky=5");
+  Recipe recipe = monarch("promote=0.3,budget=20,initial_sticky=2,sticky=50");
 };
 
 TEST(Promotion, ThreadsDoNotMatter) {
