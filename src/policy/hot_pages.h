@@ -36,7 +36,7 @@ struct HotPageSettings {
   size_t initial_sticky = 16;  // tokens
   ColdTrigger trigger = ColdTrigger::kMass;
   size_t swaps = 4;
-  double cold = 0.02;
+  double cold = 0.1;
   size_t sink_tokens = 0;
 
   // The window takes its part of max_hot; what is left, in whole pages, is for copies.
