@@ -15,7 +15,7 @@ constexpr size_t kLongestFileName = 80;
 Json counters_json(const BenchStep& step) {
   const Residency& residency = step.residency;
   return {{"total_tokens", residency.total_tokens},   {"hot_tokens", residency.hot_tokens},
-          {"cold_tokens", residency.cold_tokens},     {"dropped_tokens", step.dropped_tokens},
+          {"cold_tokens", residency.cold_tokens},     {"dropped_tokens", residency.dropped_tokens},
           {"sticky_tokens", residency.sticky_tokens}, {"promotions", residency.promotions},
           {"page_ins", residency.page_ins},           {"page_outs", residency.page_outs}};
 }

@@ -153,6 +153,16 @@ void write_figures(const RunOptions& options, const Engine& engine, const Sessio
   write_note(line);
 }
 
+// Of recipes that promote pages.
+void add_residency(const Cache& cache, nlohmann::ordered_json& object) {
+  if (!cache.recipe().promote.given()) return;
+  const Residency residency = cache.residency();
+  object["residency"] = {{"total_tokens", residency.total_tokens}, {"hot_tokens", residency.hot_tokens},
+                         {"cold_tokens", residency.cold_tokens},   {"sticky_tokens", residency.sticky_tokens},
+                         {"promotions", residency.promotions},     {"page_ins", residency.page_ins},
+                         {"page_outs", residency.page_outs}};
+}
+
 PrefillResult prefill_prompt(Session& session, std::span<const int32_t> tokens) {
   ProgressLine line("reading " + std::to_string(tokens.size()) + " tokens", tokens.size() >= kLongPrompt);
   return session.prefill(tokens, {[&](double share) { line.show(share); }, &interrupt_flag()});
@@ -202,6 +212,7 @@ int run(RunOptions& options) {
   const std::string trouble = try_save(saved, session);
   if (options.json) {
     nlohmann::ordered_json object = report(options, engine, session, prefill, generation);
+    add_residency(session.cache(), object);
     add_saved_figures(saved, object);
     write_json(object);
   } else {

@@ -104,10 +104,11 @@ void attend_open_pages(const LayerView& view, size_t kv_head, const Parts::Part&
 }
 
 // Rows kept exact are of sealed pages, and every query comes after these.
-void attend_kept(const LayerView& view, size_t kv_head, const PageAttention& work) {
-  const uint64_t rows = ~uint64_t{0} >> (kTokensPerPage - view.kept->n);
+void attend_kept(const LayerView& view, size_t kv_head, size_t at, const PageAttention& work) {
+  const uint64_t rows = view.beside_word(at);
+  if (rows == 0) return;
   std::fill_n(work.scratch.masks.begin(), work.n_rows(), rows);
-  const std::byte* page = view.kept->page->data;
+  const std::byte* page = view.beside(at);
   attend_exact_page(*view.layout, page + view.layout->key_offset(kv_head),
                     page + view.layout->value_offset(kv_head), rows, nullptr, work);
 }
@@ -241,13 +242,14 @@ void add_bias(const float* bias, size_t n_rows, float* scores) {
 
 Parts::Parts(const LayerView& view, size_t n_visible)
     : has_sinks(view.sinks != nullptr),
-      has_kept(view.kept != nullptr),
+      n_beside(view.n_beside()),
       n_sealed(view.n_sealed()),
       n_pages(std::max(n_sealed,
                        std::min(view.pages.size(), (n_visible + kTokensPerPage - 1) / kTokensPerPage))) {}
 
 Parts::Part Parts::operator[](size_t i) const {
-  if (i < first_sealed()) return {has_sinks && i == 0 ? Kind::kSinks : Kind::kKept, 0, 1};
+  if (has_sinks && i == 0) return {Kind::kSinks, 0, 1};
+  if (i < first_sealed()) return {Kind::kKept, i - size_t{has_sinks}, i - size_t{has_sinks} + 1};
   if (i < first_open()) {
     const size_t first = (i - first_sealed()) * kPagesPerRun;
     return {Kind::kSealed, first, std::min(n_sealed, first + kPagesPerRun)};
@@ -264,7 +266,7 @@ void attend_part(const LayerView& view, size_t kv_head, const Parts::Part& part,
   const PageAttention work{queries, scratch, state, view.layout->head_dim};
   switch (part.kind) {
     case Parts::Kind::kSinks: return attend_sinks(view, kv_head, selection, work);
-    case Parts::Kind::kKept: return attend_kept(view, kv_head, work);
+    case Parts::Kind::kKept: return attend_kept(view, kv_head, part.first_page, work);
     case Parts::Kind::kSealed: return attend_sealed_pages(view, kv_head, part, selection, *frames, work);
     case Parts::Kind::kOpen: return attend_open_pages(view, kv_head, part, selection, work);
   }

@@ -17,8 +17,8 @@ namespace quire {
 // from left to right. The split is the same for every query count and thread count, so the output is too.
 constexpr size_t kPagesPerRun = 4;
 
-// The parts that a layer's tokens are attended in: the exact sinks, other rows kept exact, runs of sealed
-// pages, runs of open ones.
+// The parts that a layer's tokens are attended in: the exact sinks, other rows kept exact or copied
+// (LayerView::beside), runs of sealed pages, runs of open ones.
 // Parts of sealed pages give outputs in the frame of the values, if these are framed.
 struct Parts {
   enum class Kind : uint8_t { kSinks, kKept, kSealed, kOpen };
@@ -33,11 +33,11 @@ struct Parts {
   size_t size() const { return first_open() + runs(n_pages - n_sealed); }
   Part operator[](size_t i) const;
   // Parts first_sealed()..first_open() - 1 are of sealed pages.
-  size_t first_sealed() const { return size_t{has_sinks} + size_t{has_kept}; }
+  size_t first_sealed() const { return size_t{has_sinks} + n_beside; }
   size_t first_open() const { return first_sealed() + runs(n_sealed); }
 
   bool has_sinks;
-  bool has_kept;
+  size_t n_beside;  // pages of kept rows and copies, a part each
   size_t n_sealed;
   size_t n_pages;
 

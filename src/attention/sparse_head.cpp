@@ -15,13 +15,13 @@ constexpr double kEstimatesPerNat = kEstimatesPerOctave * 1.4426950408889634;
 // little weight they seem to have beside the exact rows. Half of what levels can tell apart.
 constexpr double kMostBelowExact = 11;  // of logarithms
 
-int16_t to_estimate(double log_sum) {
-  return static_cast<int16_t>(std::clamp(std::round(log_sum * kEstimatesPerNat), -32768.0, 32767.0));
-}
-
 size_t code_of(const SideFormat& format) { return static_cast<size_t>(format.code); }
 
 }  // namespace
+
+int16_t SparseHead::to_estimate(double log_sum) {
+  return static_cast<int16_t>(std::clamp(std::round(log_sum * kEstimatesPerNat), -32768.0, 32767.0));
+}
 
 size_t SparseHead::pages_of(size_t chunk) const {
   return std::min(kPagesPerChunk, keys_.size() - first_page(chunk));
@@ -30,6 +30,7 @@ size_t SparseHead::pages_of(size_t chunk) const {
 // Sinks and kept rows are read in any case.
 void SparseHead::leave_out_exact() {
   std::fill_n(levels_.begin(), view_->layer->sink_tokens, uint8_t{0});
+  if (view_->copies != nullptr) view_->copies->clear_levels(levels_.data());
   if (view_->kept == nullptr) return;
   const uint32_t* positions = view_->kept->positions.data() + kv_head_ * view_->kept->n;
   for (size_t i = 0; i < view_->kept->n; ++i) levels_[positions[i]] = 0;
@@ -64,6 +65,7 @@ void SparseHead::begin(const LayerView& view, size_t kv_head, const HeadFrames& 
   chunks_.resize(chunks_of(n_pages));
   log_sums_.resize(queries.group);
   exact_log_sums_.resize(queries.group);
+  estimated_ = false;
 }
 
 // One table a query head, or one of their mean.
@@ -130,6 +132,7 @@ double SparseHead::scored_log_sum(size_t row) const {
 }
 
 void SparseHead::propose(const double* log_sums) {
+  estimated_ = true;
   offsets_.resize(tables_.size());
   for (size_t h = 0; h < queries_.group; ++h) {
     const size_t table = limits_.mean_query ? 0 : h;
@@ -303,6 +306,7 @@ void SparseHead::attend(size_t chunk, AttendScratch& scratch) {
   const size_t dim = view_->layout->head_dim;
   const size_t group = queries_.group;
   own.state.clear();
+  own.tops.resize(own.n_tiles() * group);
   scratch.reserve_rows(group);
   for (size_t i = 0; i < own.n_tiles(); ++i) {
     if (own.kept[i] == 0) continue;
@@ -311,6 +315,7 @@ void SparseHead::attend(size_t chunk, AttendScratch& scratch) {
     std::fill_n(scratch.masks.begin(), group, own.kept[i]);
     ops().softmax(scores, scratch.masks.data(), static_cast<int>(group), own.state.m.data(),
                   own.state.l.data(), scratch.correction.data());
+    std::copy_n(own.state.m.begin(), group, own.tops.begin() + static_cast<ptrdiff_t>(i * group));
     ops().codes.accumulate_rows[code_of(view_->layer->sealed.values)](
         *frames_->value_book, scores, scratch.correction.data(),
         {values_.data() + first_page(chunk), own.rows.data() + i * kTokensPerPage,
@@ -324,7 +329,8 @@ uint64_t SparseHead::bytes_read() const {
   const SealedLayout& layout = view_->layer->sealed;
   const size_t key_row_bytes = layout.key_bytes() / kTokensPerPage;
   const size_t value_row_bytes = layout.value_bytes() / kTokensPerPage;
-  return keys_.size() * layout.index_bytes() + n_candidates_ * key_row_bytes + n_kept_ * value_row_bytes;
+  const size_t index_bytes = estimated_ ? keys_.size() * layout.index_bytes() : 0;
+  return index_bytes + n_candidates_ * key_row_bytes + n_kept_ * value_row_bytes;
 }
 
 double SparseHead::full_log_sum(size_t row, AttendScratch& scratch) const {

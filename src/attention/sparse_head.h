@@ -41,6 +41,13 @@ class SparseHead {
   // Candidates are the rows of the highest probability for any head of the group. log_sums [group]: of the
   // exact rows, which take part in the softmax.
   void propose(const double* log_sums);
+  // Instead of propose(): no row is a candidate, and the steps that follow have nothing to do.
+  void skip();
+  // log of the sum of exp(score) over the coded rows that have no exact form, by the estimates, of one query
+  // row; log_sum: of the exact rows. After estimate(), before propose() or skip().
+  double cold_log_sum(size_t row, double log_sum);
+  // For bytes_read(), where the estimates were made and are not asked for.
+  void index_was_read() { estimated_ = true; }
   // Scores of the candidates, by their codes.
   void score(size_t chunk);
   // The rows that are kept.
@@ -48,10 +55,13 @@ class SparseHead {
   // Attention to the kept rows of a chunk; in the frame of the values.
   void attend(size_t chunk, AttendScratch& scratch);
   const PartialState& state(size_t chunk) const { return chunks_[chunk].state; }
+  // Adds to sums [pages of page_tokens] the probability of the kept rows, summed over the group; log_sums
+  // [group]: of all that was read.
+  void add_probabilities(const double* log_sums, size_t page_tokens, float* sums) const;
 
   size_t n_candidates() const { return n_candidates_; }
   size_t n_kept() const { return n_kept_; }
-  // Bytes of the page plane, of the candidates' codes and of the kept rows' values.
+  // Bytes of the page plane if it was read, of the candidates' codes and of the kept rows' values.
   uint64_t bytes_read() const;
   // log of the sum of exp(score) over all coded rows, by their codes, of one query row: what a full read
   // would have seen. Slow; for measurements.
@@ -63,6 +73,7 @@ class SparseHead {
     std::vector<uint16_t> rows;    // candidates: page of the chunk * 64 + token
     std::vector<float> scores;     // [tile of 64 candidates][group][64]
     std::vector<uint64_t> kept;    // [tile]
+    std::vector<float> tops;       // [tile][group] what its scores were taken off before exp(), once attended
     PartialState state{0, 0};      // of the candidates' scores, then of the kept rows
 
     size_t n_tiles() const { return kept.size(); }
@@ -80,6 +91,7 @@ class SparseHead {
   size_t pages_of(size_t chunk) const;
   // Query rows as the codes of the keys want them.
   const float* coded_queries() const { return frames_->key_framed ? queries_.framed : queries_.q; }
+  static int16_t to_estimate(double log_sum);
   void make_tables();
   double coded_log_sum(size_t table) const;
   double scored_log_sum(size_t row) const;
@@ -114,6 +126,7 @@ class SparseHead {
   std::vector<float> log_sums_;         // [group] of exact rows and candidates
   size_t n_candidates_ = 0;
   size_t n_kept_ = 0;
+  bool estimated_ = false;
 };
 
 }  // namespace quire

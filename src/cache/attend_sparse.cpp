@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "cache/cache.h"
+#include "cache/hot_rows.h"
 #include "cache/lane.h"
 
 namespace quire {
@@ -29,6 +30,7 @@ std::optional<SparseLimits> Cache::sparse_limits(size_t layer, const LayerView& 
   const size_t n_sealed = view.n_sealed() * kTokensPerPage;
   if (n_sealed == 0) return std::nullopt;
   const size_t n_coded = n_sealed - view.n_exact_sealed();
+  if (hot_) return hot_limits(*recipe_.index, n_coded);
   const StepBudget budget = step_budget(*recipe_.index, view.n_tokens - n_coded, n_coded);
   if (budget.everything) return std::nullopt;
   return SparseLimits{budget.n_candidates, budget.n_rows, budget.mass, recipe_.index->mean_query};
@@ -42,6 +44,7 @@ void Cache::size_sparse(const LayerView& view, const ExactParts& exact) {
   head_queries_.resize(n_kv_heads);
   part_states_.resize(std::max(part_states_.size(), exact.size() * n_kv_heads), PartialState(0, 0));
   sparse_reads_.assign(n_kv_heads, {});
+  if (hot_) hot_->begin_layer(view, geometry_.n_heads / n_kv_heads);
 }
 
 // What the steps of a layer have in common.
@@ -68,14 +71,18 @@ void Cache::attend_exact(const ExactParts& exact, size_t item, AttendScratch& sc
   const QueryRows& queries = head_queries_[head].rows;
   PartialState& state = part_states_[item];
   state.clear(queries.group, geometry_.head_dim);
-  attend_part(sparse_view_, head, exact[item % exact.size()], queries, Selection::all(), nullptr, scratch,
-              state);
+  const Parts::Part part = exact[item % exact.size()];
+  attend_part(sparse_view_, head, part, queries, Selection::all(), nullptr, scratch, state);
+  if (hot_ && part.kind == Parts::Kind::kKept) {
+    hot_->take_copies(sparse_view_, head, part.first_page, scratch.scores.data(), state);
+  }
 }
 
 // The first of a head's exact states becomes that of all of them.
 void Cache::propose_sparse(size_t head, size_t n_exact, SparseHead& sparse) {
   PartialState& total = part_states_[head * n_exact];
   for (size_t i = 1; i < n_exact; ++i) total.merge(part_states_[head * n_exact + i]);
+  if (hot_ && !reads_cold(total, sparse)) return sparse.skip();
   std::vector<double> log_sums(total.n_rows);
   for (size_t row = 0; row < total.n_rows; ++row) log_sums[row] = total.log_sum(row);
   sparse.propose(log_sums.data());
@@ -97,6 +104,7 @@ void Cache::finish_sparse(Worker& worker, size_t n_exact, size_t head, const Spa
   }
   unframe_output(sparse_frames_[head], lane.coded);
   total.merge(lane.coded);
+  if (hot_) hot_->score_pages(sparse_view_, head, total, sparse);
   total.write_output(out + head * total.n_rows * total.head_dim, total.head_dim);
 }
 
@@ -110,6 +118,7 @@ void Cache::count_sparse(const LayerView& view) {
     stats_.mass_sum += sparse_reads_[head].mass;
   }
   if (measures_mass_) stats_.mass_count += geometry_.n_heads;
+  if (hot_) hot_->end_layer(view, stats_);
 }
 
 // The steps of heads first..last - 1, whose pieces `share` hands out: share(n, work) runs work(0..n - 1).
@@ -121,9 +130,10 @@ void Cache::walk_sparse(Worker& worker, const SparseStep& step, size_t first, si
   const size_t n_exact = step.exact->size();
   AttendScratch& scratch = lanes_[static_cast<size_t>(worker.rank())]->scratch;
   share(n_heads, [&](size_t i) { begin_sparse(step, first + i, heads[i]); });
-  share(n_heads * (n_chunks + n_exact), [&](size_t i) {
-    if (i < n_heads * n_chunks) return heads[i / n_chunks].estimate(i % n_chunks);
-    attend_exact(*step.exact, first * n_exact + i - n_heads * n_chunks, scratch);
+  const size_t n_estimated = hot_ && !hot_->reads_index() ? 0 : n_chunks;
+  share(n_heads * (n_estimated + n_exact), [&](size_t i) {
+    if (i < n_heads * n_estimated) return heads[i / n_estimated].estimate(i % n_estimated);
+    attend_exact(*step.exact, first * n_exact + i - n_heads * n_estimated, scratch);
   });
   share(n_heads, [&](size_t i) { propose_sparse(first + i, n_exact, heads[i]); });
   share(n_heads * n_chunks, [&](size_t i) { heads[i / n_chunks].score(i % n_chunks); });

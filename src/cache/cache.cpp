@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "cache/hot_rows.h"
 #include "cache/lane.h"
 #include "cache/make_selector.h"
 #include "kernels/ops.h"
@@ -34,10 +35,11 @@ Cache::Cache(std::shared_ptr<const CacheStatistics> statistics, const Recipe& re
       geometry_(geometry),
       statistics_(std::move(statistics)),
       prompt_(geometry.n_layers),
-      store_(layer_layouts(recipe, geometry), pool),
+      store_(own_layouts(recipe, geometry, *statistics_), pool),
       rope_frequencies_(std::move(rope_frequencies)),
       selector_(make_selector(recipe, geometry, statistics_->calibration().get())),
       placement_(std::make_unique<StayInPlace>()) {
+  if (recipe.promote.given()) hot_ = std::make_unique<HotRows>(recipe, store_);
   if (recipe.drops()) dropping_.emplace(make_retention(recipe.keep, recipe.sink_tokens), geometry);
   if (!recipe.coded || !recipe.keep.given()) return;
   const LogReserve reserve = log_reserve(recipe.keep, recipe.sink_tokens);
@@ -102,6 +104,7 @@ void Cache::begin_layer(Worker& worker, size_t layer) {
 
 void Cache::end_layer(Worker& worker, size_t layer) {
   if (dropping_) return dropping_->drop(worker, layer, step_tokens_, store_);
+  if (hot_ && hot_->observes(step_tokens_)) observe_prompt(worker, layer);
   const size_t n_total = n_tokens() + step_tokens_;
   if (selector_->observes(store_)) finish_digests(worker, layer, n_total);
   const LayerLayout& layout = store_.layer_layout(layer);
@@ -139,6 +142,9 @@ void Cache::attend(Worker& worker, size_t layer, size_t first, size_t n, const f
   const LayerView view = store_.view(layer, n_tokens() + first + n);
   if (recipe_.prompt_statistics && view.n_sealed() == 0) observe_queries(worker, layer, n, q, ldq);
   if (selector_->observes(store_)) observe_selector(worker, layer, view, first, n, q, ldq);
+  if (hot_ && hot_->observes(step_tokens_) && worker.rank() == 0) {
+    hot_->save_queries(step_tokens_, first, n, q, ldq, geometry_.n_heads * geometry_.head_dim);
+  }
   if (const auto limits = sparse_limits(layer, view, n)) {
     return attend_sparse(worker, layer, view, *limits, q, out);
   }
@@ -161,7 +167,8 @@ void Cache::count_reads(const LayerView& view, size_t n) {
       n_sealed * (view.layer->sealed.page_bytes() +
                   view.layer->sealed.n_kv_heads * view.layer->sealed.index_bytes()) +
       (n_sealed > 0 || n_sinks > 0 ? view.layer->beside_bytes() : 0) +
-      (view.exact_keys != nullptr ? view.exact_keys->rows->size_bytes : 0);
+      (view.exact_keys != nullptr ? view.exact_keys->rows->size_bytes : 0) +
+      (view.copies != nullptr ? view.copies->n_rows() * view.layout->token_bytes() : 0);
   stats_.rows_read += view.layout->n_kv_heads * (n * (start + n_sinks) + n * (n + 1) / 2);
   for (size_t tile = 0; tile < n; tile += kTileQueries) {
     const size_t n_open = start + std::min(n, tile + kTileQueries) - n_sealed * kTokensPerPage;
@@ -359,6 +366,7 @@ void Cache::end_step() {
   if (key_reserving_) key_reserving_->end_step();
   stats_.n_tokens = n_tokens();
   placement_->plan(store_, stats_);
+  if (hot_) move_pages();
 }
 
 Cache Cache::fork() const {
@@ -369,6 +377,7 @@ Cache Cache::fork() const {
   copy.reserving_ = reserving_;
   copy.key_reserving_ = key_reserving_;
   copy.selector_ = selector_->copy();
+  if (hot_) copy.hot_ = std::make_unique<HotRows>(*hot_);
   return copy;
 }
 

@@ -19,6 +19,7 @@
 #include "cache/recipe.h"
 #include "cache/reserving.h"
 #include "cache/statistics.h"
+#include "policy/hot_pages.h"
 #include "policy/policy.h"
 #include "store/store.h"
 
@@ -26,6 +27,20 @@ namespace quire {
 
 // Radians per position of the rotated pairs of channels, of a head's half-split order.
 using RopeFrequencies = std::vector<double>;
+class HotRows;
+
+// Where the tokens are, and what has moved. Each is exact, coded or dropped: hot_tokens + cold_tokens +
+// dropped_tokens is total_tokens.
+struct Residency {
+  uint64_t total_tokens = 0;
+  uint64_t hot_tokens = 0;      // rows that are read in exact form: sinks, open pages, kept rows, copies
+  uint64_t cold_tokens = 0;     // rows that are coded and have no copy
+  uint64_t dropped_tokens = 0;  // rows that have left for good
+  uint64_t sticky_tokens = 0;   // of the copies: those that stay
+  uint64_t promotions = 0;      // see HotPages::Counters
+  uint64_t page_ins = 0;
+  uint64_t page_outs = 0;
+};
 
 // A step is: begin_step(n); for every layer begin_layer(), then append() and attend() in pieces of the step's
 // tokens in order, then end_layer(); end_step(). Layers may be finished one after the other (layer-major) or
@@ -97,6 +112,14 @@ class Cache {
     prompt_[layer].made = std::make_shared<const LayerStatistics>(std::move(statistics));
   }
 
+  Residency residency() const;
+  // Where the recipe promotes pages; else nullptr.
+  const HotRows* hot_rows() const { return hot_.get(); }
+  // Into a cache whose rows have been restored: the policy's pages and counters, and what lies in each slot
+  // of the copies, which are made anew.
+  void restore_hot(std::vector<HotPages::Page> pages, const HotPages::Counters& counters,
+                   std::span<const uint32_t> slots);
+
   // Bytes allocated for the sequence, everything counted.
   uint64_t size_bytes() const;
   // How far back a step of n_new tokens attends at most, as positions count for the model.
@@ -167,6 +190,14 @@ class Cache {
   void walk_sparse(Worker& worker, const SparseStep& step, size_t first, size_t last, SparseHead* heads,
                    const Share& share);
   void count_sparse(const LayerView& view);
+  // What follows attention to promote pages (hot_rows.cpp, observe_prompt.cpp).
+  static std::vector<LayerLayout> own_layouts(const Recipe& recipe, const Geometry& geometry,
+                                              const CacheStatistics& statistics);
+  bool reads_cold(const PartialState& exact, SparseHead& sparse) const;
+  void observe_prompt(Worker& worker, size_t layer);
+  void observe_parts(Worker& worker, size_t layer, const LayerView& view);
+  void observe_pages(Worker& worker, size_t layer, const LayerView& view, size_t n_cold_pages);
+  void move_pages();
 
   Recipe recipe_;
   Geometry geometry_;
@@ -204,6 +235,7 @@ class Cache {
   std::vector<SparseReads> sparse_reads_;  // [kv_head]
   LayerView sparse_view_{};
   bool measures_mass_ = false;
+  std::unique_ptr<HotRows> hot_;
 };
 
 }  // namespace quire

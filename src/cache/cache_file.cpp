@@ -295,6 +295,9 @@ std::vector<Section> cache_sections(const Cache& cache) {
   if (cache.recipe().full_rows > 0) {
     sections.push_back(value_section<uint32_t>("kept", kept_values(cache)));
   }
+  if (cache.hot_rows() != nullptr) {
+    sections.push_back(value_section<uint64_t>("hot", hot_values(*cache.hot_rows(), cache.store())));
+  }
   sections.push_back(pages_section(cache));
   return sections;
 }
@@ -313,6 +316,9 @@ SavedCache SavedCache::read(const SectionFile& file) {
   read_statistics(file, saved);
   read_queries(file, saved);
   read_kept(file, saved);
+  if (saved.recipe.promote.given()) {
+    saved.hot = SavedHot::read(file, saved.recipe, saved.geometry, saved.n_sealed);
+  }
   return saved;
 }
 
@@ -347,6 +353,7 @@ void SavedCache::restore(Cache& cache, const ByteSink& done) const {
       cache.restore_observer(layer, observers[layer]);
     }
   }
+  if (recipe.promote.given()) cache.restore_hot(hot.pages, hot.counters, hot.slots);
 }
 
 }  // namespace quire

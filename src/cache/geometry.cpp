@@ -4,13 +4,14 @@
 
 #include "cache/prompt_statistics.h"
 #include "policy/digest.h"
+#include "policy/hot_pages.h"
 #include "policy/retention.h"
 
 namespace quire {
 
 namespace {
 
-LayerLayout layer_layout(const Recipe& recipe, size_t n_kv_heads, size_t head_dim) {
+LayerLayout layer_layout(const Recipe& recipe, size_t layer, size_t n_kv_heads, size_t head_dim) {
   LayerLayout layout;
   const size_t digest = digest_bytes(recipe.select, recipe.key_format, head_dim);
   layout.open = {n_kv_heads, head_dim, recipe.key_format, recipe.value_format, digest};
@@ -31,6 +32,12 @@ LayerLayout layer_layout(const Recipe& recipe, size_t n_kv_heads, size_t head_di
     };
   }
   if (recipe.prompt_statistics) layout.first_seal_tokens = kStatisticsTokens;
+  // In layers that are read whole a copy would be read like its codes.
+  if (recipe.promote.given() && layer >= recipe.index->dense_layers) {
+    const auto settings = HotPageSettings::of(recipe.promote, recipe.tail_tokens, recipe.sink_tokens);
+    layout.copy_slots = settings.capacity_pages;
+    layout.copy_tokens = settings.page_tokens;
+  }
   return layout;
 }
 
@@ -72,8 +79,8 @@ uint64_t step_peak(const std::vector<LayerLayout>& layouts, const std::vector<La
     }
     const size_t n_sealed = layout.sealed_pages(before[i].n_tokens);
     const size_t n_after = layout.sealed_pages(after.n_tokens);
-    return layout.sealed.bytes(n_after) - layout.sealed.bytes(n_sealed) +
-           (n_after > n_sealed ? layout.exact_key_bytes(n_after) : 0) +
+    return layout.sealed.bytes(n_after) - layout.sealed.bytes(n_sealed) + layout.copy_bytes(n_after) -
+           layout.copy_bytes(n_sealed) + (n_after > n_sealed ? layout.exact_key_bytes(n_after) : 0) +
            (n_sealed == 0 && n_after > 0 ? layout.beside_bytes() : 0);
   };
   uint64_t held = 0;
@@ -101,7 +108,7 @@ std::vector<LayerRows> rows_of(const std::vector<LayerLayout>& layouts, size_t n
 std::vector<LayerLayout> layer_layouts(const Recipe& recipe, const Geometry& geometry) {
   std::vector<LayerLayout> all;
   for (const size_t n_kv_heads : geometry.n_kv_heads) {
-    all.push_back(layer_layout(recipe, n_kv_heads, geometry.head_dim));
+    all.push_back(layer_layout(recipe, all.size(), n_kv_heads, geometry.head_dim));
   }
   return all;
 }

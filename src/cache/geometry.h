@@ -28,7 +28,7 @@ struct Geometry {
 
   // Bytes that a token takes in the long run, all layers, keys and values.
   uint64_t token_bytes(const Recipe& recipe) const;
-  // Bytes of the pages that n tokens take, which came in one step.
+  // Bytes of the pages that n tokens take, which came in one step; at most, where coded rows may have copies.
   uint64_t cache_bytes(const Recipe& recipe, size_t n_tokens) const;
   // Most bytes that pages take at any moment while a cache grows to n_total tokens, in steps of
   // step_tokens (0: one step). Of recipes that code or drop a long step has one layer's pages open at a time.

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "cache/cache.h"
+#include "cache/hot_rows.h"
 #include "kernels/ops.h"
 
 namespace quire {
@@ -232,10 +233,12 @@ HeadFrames Cache::frames(size_t layer, size_t head) const {
 void Cache::crop(size_t n_tokens) {
   const size_t before = this->n_tokens();
   store_.crop(n_tokens);
-  if (n_tokens == 0) prompt_.assign(prompt_.size(), {});
-  if (dropping_ && n_tokens == 0) dropping_->clear();
-  if (key_reserving_ && n_tokens == 0) key_reserving_->clear();
   if (reserving_ && n_tokens < before) reserving_->crop(n_tokens);
+  if (n_tokens > 0) return;
+  prompt_.assign(prompt_.size(), {});
+  if (hot_) hot_->policy.clear();
+  if (dropping_) dropping_->clear();
+  if (key_reserving_) key_reserving_->clear();
 }
 
 // Until the layer's first pages are coded.

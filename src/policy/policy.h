@@ -21,6 +21,14 @@ struct StepStats {
   // summed over so many layers and query heads.
   double mass_sum = 0;
   uint64_t mass_count = 0;
+  // Where pages are promoted (policy/hot_pages.h): probability that each page of the policy's size got in a
+  // decode step, summed over query heads and so many layers; of the coded rows that were not read: 0.
+  std::vector<float> page_scores;
+  size_t scored_layers = 0;
+  // The same of each token that is coded after a prompt, summed over so many layers: the mean over the last
+  // queries that see it.
+  std::vector<float> token_scores;
+  size_t observed_layers = 0;
 };
 
 // One KV head of a step of one token, which the view already holds.
@@ -71,13 +79,7 @@ class SelectAll : public Selector {
   void select(const HeadStep&, Selection&) override {}
 };
 
-// A change of where or how a range of tokens is kept, applied by the store after the step.
-struct Move {
-  size_t layer;
-  size_t page;
-};
-
-// Decides after a step what moves. The recipe `full` never moves anything.
+// Decides after a step what moves (store/row_copies.h). The recipe `full` never moves anything.
 class Placement {
  public:
   virtual ~Placement() = default;

@@ -51,6 +51,7 @@ constexpr PolicySetting kHotPageSettings[] = {
     {"initial_sticky", 16, 0, 4096, true},
     {"trigger", 0, 0, 2, true, "mass|score|off"},
     {"swaps", 4, 1, 4096, true},
+    {"cold", 0.1, 0, 1, false},
 };
 
 constexpr PolicyInfo kPolicies[kPolicyCount - 1] = {

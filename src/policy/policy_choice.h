@@ -33,7 +33,7 @@ enum class Policy : uint8_t {
   kHotPages,
 };
 constexpr size_t kPolicyCount = 11;
-constexpr size_t kMostPolicySettings = 8;
+constexpr size_t kMostPolicySettings = 9;
 
 // A number that a policy takes.
 struct PolicySetting {

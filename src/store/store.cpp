@@ -22,7 +22,12 @@ Store::Store(std::vector<LayerLayout> layouts, PagePool& pool)
       sinks_(layouts_.size()),
       kept_(layouts_.size()),
       exact_keys_(layouts_.size()),
-      left_(layouts_.size()) {}
+      left_(layouts_.size()),
+      copy_pages_(layouts_.size()) {
+  for (const LayerLayout& layout : layouts_) {
+    if (layout.copy_slots > 0) copies_ = CopyTable(layout.copy_tokens, layout.sink_tokens);
+  }
+}
 
 namespace {
 
@@ -105,6 +110,7 @@ Store::Growth Store::growth(size_t layer, size_t n_new) const {
   for (size_t page = first; n_new > 0 && page < pages.size(); ++page) {
     if (shared(page)) growth.room += layout.open.page_bytes();
   }
+  growth.room += copy_growth(layer, n_total);
   if (layout.drops()) return dropping_growth(layer, n_new, growth);
   const size_t n_sealed = view(layer, n_tokens_).n_sealed();
   const size_t n_to_seal = layout.sealed_pages(n_total);
@@ -271,6 +277,8 @@ void Store::crop(size_t n_tokens) {
   std::fill(kept_.begin(), kept_.end(), nullptr);
   std::fill(exact_keys_.begin(), exact_keys_.end(), nullptr);
   for (std::vector<PageRef>& blocks : index_blocks_) blocks.clear();
+  copies_.clear();
+  for (std::vector<PageRef>& pages : copy_pages_) pages.clear();
 }
 
 void Store::write(size_t layer, size_t kv_head, size_t first, size_t n, const float* k, const float* v,
@@ -307,6 +315,9 @@ uint64_t Store::size_bytes() const {
   for (const PageRef& sinks : sinks_) total += sinks ? sinks->size_bytes : 0;
   for (const auto& kept : kept_) total += kept ? kept->page->size_bytes : 0;
   for (const auto& keys : exact_keys_) total += keys ? keys->rows->size_bytes : 0;
+  for (const std::vector<PageRef>& pages : copy_pages_) {
+    for (const PageRef& page : pages) total += page->size_bytes;
+  }
   return total;
 }
 

@@ -15,6 +15,7 @@
 #include "store/kept_rows.h"
 #include "store/log_reserve.h"
 #include "store/page.h"
+#include "store/row_copies.h"
 
 namespace quire {
 
@@ -101,6 +102,9 @@ struct LayerLayout {
   bool drops() const { return rows_after != nullptr; }
   // Rows of open pages change places: a step may write to any of these pages.
   bool moves_rows() const { return drops() || reserve.given(); }
+  // Coded rows may have copies (CopyTable): so many small pages of so many tokens.
+  size_t copy_slots = 0;
+  size_t copy_tokens = 0;
 
   // Bytes of the sinks: per head their keys [sink][head_dim], then values, in the open formats.
   size_t sink_key_bytes() const { return row_bytes(open.key_format, sink_tokens * open.head_dim); }
@@ -109,6 +113,13 @@ struct LayerLayout {
   size_t sink_bytes() const { return open.n_kv_heads * sink_head_bytes(); }
   // Of exact rows beside the sealed pages: the sinks, and a page of kept rows.
   size_t beside_bytes() const { return sink_bytes() + (keeps_rows ? open.page_bytes() : 0); }
+
+  // At most, of rows of so many sealed pages.
+  uint64_t copy_bytes(size_t n_sealed) const {
+    if (copy_slots == 0) return 0;
+    const size_t n_slots = std::min(copy_slots, n_sealed * kTokensPerPage / copy_tokens);
+    return CopyTable::pages_for(n_slots, copy_tokens) * open.page_bytes();
+  }
 
   // Of the exact keys beside so many sealed pages.
   uint64_t exact_key_bytes(size_t n_sealed) const {
@@ -124,10 +135,10 @@ struct LayerLayout {
     if (reserve.given()) return reserve.n_settled(n_tokens) / kTokensPerPage;
     return n_tokens <= tail_tokens ? 0 : (n_tokens - tail_tokens) / kTokensPerPage;
   }
-  // Bytes of all pages when n_sealed of those that n_rows take are coded.
+  // Bytes of all pages when n_sealed of those that n_rows take are coded; at most, where rows have copies.
   uint64_t bytes(size_t n_rows, size_t n_sealed) const {
     const size_t n_pages = (n_rows + kTokensPerPage - 1) / kTokensPerPage;
-    const uint64_t beside = n_sealed > 0 ? beside_bytes() : 0;
+    const uint64_t beside = n_sealed > 0 ? beside_bytes() + copy_bytes(n_sealed) : 0;
     return beside + exact_key_bytes(n_sealed) + sealed.bytes(n_sealed) +
            (n_pages - n_sealed) * open.page_bytes();
   }
@@ -143,6 +154,8 @@ struct LayerView {
   const KeptRows* kept = nullptr;      // the same
   std::span<const PageRef> index_blocks{};
   const ExactKeys* exact_keys = nullptr;
+  const CopyTable* copies = nullptr;  // nullptr while no row has a copy
+  std::span<const PageRef> copy_pages{};
 
   // Sealed pages come first.
   size_t n_sealed() const {
@@ -179,11 +192,24 @@ struct LayerView {
   }
   const std::byte* sink_values(size_t kv_head) const { return sink_keys(kv_head) + layer->sink_key_bytes(); }
   // Exact rows of sealed pages, which are not read in their coded form.
-  size_t n_exact_sealed() const { return (sinks ? layer->sink_tokens : 0) + (kept ? kept->n : 0); }
+  size_t n_exact_sealed() const {
+    return (sinks ? layer->sink_tokens : 0) + (kept ? kept->n : 0) + (copies ? copies->n_rows() : 0);
+  }
   // Of the tokens of a sealed page: those that are read in their coded form.
   uint64_t coded_word(size_t kv_head, size_t page) const {
     const uint64_t sink_word = page == 0 ? (uint64_t{1} << layer->sink_tokens) - 1 : 0;
-    return ~(sink_word | (kept ? kept->word(kv_head, page) : 0));
+    return ~(sink_word | (kept ? kept->word(kv_head, page) : 0) | (copies ? copies->word(page) : 0));
+  }
+  // Pages of such rows beside the sealed ones, in the layout of open pages: kept rows, then copies.
+  size_t n_beside() const { return (kept ? 1 : 0) + (copies ? copies->n_pages() : 0); }
+  const std::byte* beside(size_t i) const {
+    if (kept != nullptr) return i == 0 ? kept->page->data : copy_pages[i - 1]->data;
+    return copy_pages[i]->data;
+  }
+  // The tokens that they hold.
+  uint64_t beside_word(size_t i) const {
+    if (kept != nullptr && i == 0) return ~uint64_t{0} >> (kTokensPerPage - kept->n);
+    return copies->lanes(kept != nullptr ? i - 1 : i);
   }
 };
 
@@ -267,6 +293,13 @@ class Store {
                std::span<const std::vector<uint32_t>> kept_positions,
                const std::function<void(std::span<std::byte>)>& fill);
 
+  // Makes and forgets copies of coded rows, in all layers that have them. frames: of a layer and KV head.
+  void apply(std::span<const Move> moves, const std::function<HeadFrames(size_t, size_t)>& frames);
+  // The way back, for a store without copies: what lies in each slot.
+  void restore_copies(std::span<const uint32_t> slots,
+                      const std::function<HeadFrames(size_t, size_t)>& frames);
+  const CopyTable& copies() const { return copies_; }
+
   // Writes rows first..first + n - 1 of one KV head; they lie in the room made by extend().
   // k and v are [n][head_dim] with ld floats from row to row.
   void write(size_t layer, size_t kv_head, size_t first, size_t n, const float* k, const float* v, size_t ld);
@@ -279,7 +312,8 @@ class Store {
   // Readers see `n_visible` tokens: the committed ones, or more while a step is under way.
   LayerView view(size_t layer, size_t n_visible) const {
     return {&layouts_[layer].open, pages_[layer],      n_visible - left_[layer], &layouts_[layer],
-            sinks_[layer].get(),   kept_[layer].get(), index_blocks_[layer],     exact_keys_[layer].get()};
+            sinks_[layer].get(),   kept_[layer].get(), index_blocks_[layer],     exact_keys_[layer].get(),
+            copies_of(layer),      copy_pages_[layer]};
   }
 
   PagePool& pool() const { return *pool_; }
@@ -306,6 +340,14 @@ class Store {
   std::vector<PageRef> grown_layer(size_t layer, size_t n_new) const;
   void copy_sinks(size_t layer, const Page& page, Page& sinks) const;
   void copy_row(size_t layer, size_t kv_head, size_t position, size_t slot, KeptRows& kept) const;
+  const CopyTable* copies_of(size_t layer) const {
+    return layouts_[layer].copy_slots > 0 && copies_.n_rows() > 0 ? &copies_ : nullptr;
+  }
+  uint64_t copy_growth(size_t layer, size_t n_tokens) const;
+  void make_copy(size_t page, size_t slot, const std::function<HeadFrames(size_t, size_t)>& frames);
+  Page& writable_copy_page(size_t layer, size_t at);
+  void decode_copy(size_t layer, size_t kv_head, size_t page, size_t slot, const HeadFrames& frames,
+                   Page& to);
 
   std::vector<LayerLayout> layouts_;
   PagePool* pool_;
@@ -315,6 +357,8 @@ class Store {
   std::vector<std::shared_ptr<const KeptRows>> kept_;  // [layer], the same
   std::vector<std::shared_ptr<const ExactKeys>> exact_keys_;  // [layer], the same
   std::vector<size_t> left_;                                  // [layer] tokens that are in no page of it
+  CopyTable copies_;                                          // of all layers that have copies
+  std::vector<std::vector<PageRef>> copy_pages_;              // [layer][page of copies]
   size_t n_tokens_ = 0;
 };
 

@@ -103,8 +103,7 @@ class TimedSequence {
                           .rows_read = cache.last_step().rows_read,
                           .bytes_read = cache.last_step().bytes_read,
                           .kv_bytes = cache.size_bytes(),
-                          .dropped_tokens = cache.n_tokens() - cache.rows().n_rows,
-                          .residency = residency_of(cache)});
+                          .residency = cache.residency()});
   }
 
   PagePool pool_;  // of its own, as the engine's keeps what it was given
@@ -230,7 +229,7 @@ class Bench {
   void note_window(const BenchRow& row) {
     const BenchStep& end = row.last_step();
     if (is_exact(row.entry.recipe)) return;
-    if (end.residency.cold_tokens > 0 || end.dropped_tokens > 0) return;
+    if (end.residency.cold_tokens > 0 || end.residency.dropped_tokens > 0) return;
     if (end.rows_read < n_kv_heads(engine_.config().geometry()) * end.n_tokens) return;
     result_.notes.push_back(
         "with " + std::to_string(row.prompt_tokens) + " prompt tokens and " +

@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
+#include "cache/cache.h"
 #include "engine/engine.h"
 #include "engine/sampler.h"
 #include "study/bench_modes.h"
-#include "study/bench_residency.h"
 #include "study/divergence.h"
 
 namespace quire {
@@ -48,7 +48,6 @@ struct BenchStep {
   uint64_t rows_read = 0;
   uint64_t bytes_read = 0;
   uint64_t kv_bytes = 0;
-  uint64_t dropped_tokens = 0;  // those whose rows left the cache for good
   Residency residency = {};
 };
 

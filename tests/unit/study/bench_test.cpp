@@ -119,8 +119,8 @@ TEST(RunBench, DroppedRowsAreCounted) {
   BenchOptions options = options_of("streaming(window=64)", {20, 150}, 12);
   options.quality = false;
   const BenchResult result = run_bench(tiny.engine, text_of(200), options);
-  EXPECT_EQ(result.rows[0].last_step().dropped_tokens, 0u);
-  EXPECT_GT(result.rows[1].last_step().dropped_tokens, 0u);
+  EXPECT_EQ(result.rows[0].residency().dropped_tokens, 0u);
+  EXPECT_GT(result.rows[1].residency().dropped_tokens, 0u);
   ASSERT_FALSE(result.notes.empty());
   EXPECT_TRUE(says(result, "20 prompt tokens"));
   EXPECT_FALSE(says(result, "150 prompt tokens"));

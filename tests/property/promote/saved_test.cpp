@@ -1,0 +1,106 @@
+// Promoted pages in a file: the sequence goes on in the same bits, and damage is refused.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "base/error.h"
+#include "cache/cache_file.h"
+#include "property/promote/scene.h"
+
+namespace quire::test {
+namespace {
+
+constexpr SectionFileKind kKind{"TESTFILE", 1, "test file"};
+using Bytes = std::vector<std::byte>;
+
+Bytes write(const std::vector<Section>& sections) {
+  Bytes bytes;
+  write_sections(kKind, sections, [&](std::span<const std::byte> more) {
+    bytes.insert(bytes.end(), more.begin(), more.end());
+  });
+  return bytes;
+}
+
+struct SavedPromotion : testing::Test {
+  SavedPromotion() : prompt(geometry(6, 64, {2, 6}), 760, 4) {
+    Random random(3);
+    for (size_t i = 0; i < 15; ++i) {
+      const size_t from = 700 + 4 * i;
+      like(prompt, from, from + 3, 10 + random.below(600), 15);
+    }
+  }
+  Prompt prompt;
+  Recipe recipe = monarch("promote=0.3,budget=20,initial_sticky=2");
+};
+
+TEST_F(SavedPromotion, GoesOnInTheSameBits) {
+  for (const size_t at : {50, 700, 707, 731}) {
+    Decoding decoding(prompt, recipe, std::min<size_t>(at, 700));
+    decoding.steps(at - decoding.cache.n_tokens());
+    const Bytes bytes = write(cache_sections(decoding.cache));
+    const SectionFile file(bytes, "x", kKind);
+    const SavedCache saved = SavedCache::read(file);
+    PagePool pool;
+    Cache loaded(recipe, prompt.shape, pool);
+    ASSERT_EQ(saved.mismatch(loaded), "");
+    saved.restore(loaded);
+    ASSERT_EQ(write(cache_sections(loaded)), bytes) << at;
+    ASSERT_EQ(loaded.residency().sticky_tokens, decoding.cache.residency().sticky_tokens);
+    Outputs out = empty_outputs(prompt);
+    run_rest(loaded, prompt, 1, decoding.team, out);
+    decoding.out = empty_outputs(prompt);
+    decoding.steps(760 - at);
+    for (size_t layer = 0; layer < 2; ++layer) {
+      ASSERT_EQ(std::memcmp(out[layer].data(), decoding.out[layer].data(), out[layer].size() * sizeof(float)),
+                0)
+          << at;
+    }
+    ASSERT_EQ(write(cache_sections(loaded)), write(cache_sections(decoding.cache))) << at;
+  }
+}
+
+TEST_F(SavedPromotion, DamageIsRefused) {
+  Decoding decoding(prompt, recipe, 700);
+  decoding.steps(20);
+  const auto error_of = [&](const std::function<void(std::vector<uint64_t>&)>& change) -> std::string {
+    std::vector<uint64_t> values = hot_values(*decoding.cache.hot_rows(), decoding.cache.store());
+    change(values);
+    std::vector<Section> sections = cache_sections(decoding.cache);
+    for (Section& section : sections) {
+      if (section.name == "hot") section = value_section<uint64_t>("hot", values);
+    }
+    const Bytes bytes = write(sections);
+    try {
+      SavedCache::read(SectionFile(bytes, "x", kKind));
+      return "";
+    } catch (const Error& error) {
+      return error.what();
+    }
+  };
+  EXPECT_EQ(error_of([](auto&) {}), "");
+  const std::function<void(std::vector<uint64_t>&)> changes[] = {
+      [](auto& v) { v.clear(); },
+      [](auto& v) { v.resize(3); },
+      [](auto& v) { v[3] = ~uint64_t{0}; },
+      [](auto& v) { v[3] += 100; },
+      [](auto& v) { v[3] += 1; },
+      [](auto& v) { v[4] |= uint64_t{1} << 63; },
+      [](auto& v) { v[5] = 0x7f800000; },          // infinite
+      [](auto& v) { v[5] = 0xbf800000; },          // negative
+      [](auto& v) { v[5] ^= uint64_t{1} << 60; },  // a copy in no slot, or none in one
+      [](auto& v) { v[6] = (v[6] & ~(uint64_t{1} << 60)) | uint64_t{1} << 61; },  // sticky without a copy
+      [](auto& v) { v.back() = 1000; },                                           // open
+      [](auto& v) { v.back() = uint64_t{1} << 32; },
+      [](auto& v) { v.back() = v[v.size() - 2]; },  // twice
+      [](auto& v) { v.pop_back(); },
+      [](auto& v) { v.insert(v.end(), 100, CopyTable::kFree); },  // beyond the capacity
+  };
+  for (size_t i = 0; i < std::size(changes); ++i) {
+    const std::string error = error_of(changes[i]);
+    EXPECT_NE(error.find("hot"), std::string::npos) << i << " '" << error << "'";
+    EXPECT_EQ(error.find('\n'), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace quire::test
