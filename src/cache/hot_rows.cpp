@@ -117,9 +117,9 @@ bool Cache::reads_cold(const PartialState& exact, SparseHead& sparse) const {
       for (size_t row = 0; row < exact.n_rows; ++row) {
         const double log_sum = exact.log_sum(row);
         const double cold = sparse.cold_log_sum(row, log_sum);
-        most = std::max(most, std::exp(cold - add_logs(cold, log_sum)));
+        if (std::exp(cold - add_logs(cold, log_sum)) >= settings.cold) return true;
       }
-      return most >= settings.cold;
+      return false;
     case ColdTrigger::kScore:
       // The largest of the probabilities: exp(m - m) of a sum of l.
       for (size_t row = 0; row < exact.n_rows; ++row) {
