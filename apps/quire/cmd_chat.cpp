@@ -136,11 +136,12 @@ class Conversation {
     const Generation answer =
         session_.generate(sampler_, generate, [](std::string_view piece) { write_out(piece); });
     write_out("\n");
-    std::string note =
-        "[" + std::to_string(prefill.n_computed) + " new tokens, " + std::to_string(prefill.n_reused) +
-        " reused · answer " + std::to_string(answer.tokens.size()) + " tokens " +
-        fixed(answer.tokens_per_second(), 1) + " tokens/s · context " +
-        std::to_string(session_.tokens().size()) + " of " + std::to_string(session_.context_tokens());
+    std::string note = "[" + std::to_string(prefill.n_computed) + " new tokens, " +
+                       std::to_string(prefill.n_reused) + " reused · answer " +
+                       std::to_string(answer.tokens.size()) + " tokens " +
+                       fixed(answer.tokens_per_second(), 1) + " tokens/s · context " +
+                       std::to_string(session_.tokens().size());
+    if (!session_.is_endless()) note += " of " + std::to_string(session_.context_tokens());
     if (answer.finish != FinishReason::kEnd)
       note += std::string(" · ended by ") + finish_reason_name(answer.finish);
     write_note(note + "]");

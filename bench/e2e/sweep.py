@@ -62,6 +62,27 @@ def speed(options, depth: int) -> list:
     return json.loads(text)["rows"]
 
 
+RECALL = {
+    2000: ("turbo4", "quire", "selfindex", "monarch", "logquant(reserve=128)", "streaming(window=512)",
+           "h2o(budget=7.5%)", "snapkv(budget=7.5%)", "quest", "doublesparse", "oracle", "random"),
+    4000: ("quire", "oracle", "random"),
+}
+RECALL_SEEDS = 8
+
+
+def recall(options, tokens: int) -> list:
+    text = kept(f"recall-{tokens}.json",
+                [options.quire, "eval", "recall", "-m", options.model, "-f", options.text, "-t", options.threads, "--json",
+                 "--prompt-tokens", tokens, "--seeds", RECALL_SEEDS, "--kv", ",".join(RECALL[tokens])], options.redo)
+    return json.loads(text)["rows"]
+
+
+def streaming(options) -> str:
+    return kept("streaming.txt",
+                [options.quire, "eval", "ppl", "-m", options.model, "-f", options.text, "-t", options.threads, "--kv",
+                 "streaming", "-c", 50000, "--max-tokens", 50000, "--segment", 5000], options.redo)
+
+
 ATTENTION_LINE = re.compile(r"^(\S+)\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)\s+(\d+)%\s+([\d.]+)x\s+([\d.]+)$", re.M)
 
 
@@ -149,6 +170,13 @@ def speed_table(rows: list) -> str:
                   for r in rows])
 
 
+def recall_table(rows: list) -> str:
+    return table(["recipe", "score", "NLL", "whole answer", "bits/value", "rows/token", "kB/token"],
+                 [[f"`{r['recipe']}`", f"{r['score']:.3f}", f"{r['nll']:.2f}", f"{r['exact']:.2f}",
+                   f"{r['bits_per_value']:.2f}", f"{r['rows_read_per_token']:.0f}",
+                   f"{r['bytes_read_per_token'] / 1000:.0f}"] for r in rows])
+
+
 def cpu_name() -> str:
     for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
@@ -186,6 +214,13 @@ is half of them. Few tokens are evaluated at each depth, so differences below a 
                 [(r["recipe"], r["decode_tokens_per_second"]["median"] / full, kl[r["recipe"]]) for r in timed
                  if r["recipe"] in kl], charts / f"quality-speed-{depth}.svg")
         parts.append(f"![KL against speed](cpu/quality-speed-{depth}.svg)\n")
+    parts.append(f"## Planted facts\n\n`quire eval recall`: 16 facts (numbers, words, quotes) in prose of \"Emma\", {RECALL_SEEDS} "
+                 "seeds; the score is 1 where the answers are as likely as with the full cache and 0 where they are as "
+                 "likely as without the facts (docs/eval.md).\n")
+    for tokens in RECALL:
+        parts.append(f"{tokens:,} tokens:\n\n" + recall_table(recall(options, tokens)) + "\n")
+    parts.append("## Text without end\n\n`quire eval ppl --kv streaming`: 4 sinks and a window of 2,000 over 50,000 tokens, six times the "
+                 "context that the model was trained for.\n\n```\n" + streaming(options).strip() + "\n```\n")
     parts.append("## Attention alone\n\nOne layer of the shape of Llama-3.1-8B (32 query and 8 KV heads of 128), out of the "
                  "caches; made-up rows with outlier channels, sinks and 1 token in 200 that a head looks for "
                  "(`bench/micro/attention_bench.cpp`). Error: of the output, as a share of its norm.\n")

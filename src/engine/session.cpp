@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <limits>
 #include <utility>
 
 #include "base/error.h"
@@ -23,14 +22,6 @@ bool is_set(const std::atomic<bool>* flag) {
 
 // An endless recipe computes a prompt in steps of so many tokens, each of which sees the window before it.
 constexpr size_t kEndlessStep = 256;
-
-size_t checked_context(const SessionOptions& options, size_t trained) {
-  const size_t asked = options.context_tokens;
-  if (options.recipe.endless()) return asked == 0 ? std::numeric_limits<uint32_t>::max() : asked;
-  if (asked <= trained) return asked == 0 ? trained : asked;
-  throw Error("a context of " + std::to_string(asked) + " tokens is more than the " +
-              std::to_string(trained) + " that the model was trained for");
-}
 
 size_t checked_chunk(const SessionOptions& options, size_t trained) {
   if (!options.recipe.endless()) return options.step_tokens;
@@ -56,6 +47,14 @@ const char* finish_reason_name(FinishReason reason) {
     case FinishReason::kInterrupted: return "interrupted";
   }
   return "";
+}
+
+size_t Session::checked_context(const SessionOptions& options, size_t trained) {
+  const size_t asked = options.context_tokens;
+  if (options.recipe.endless()) return asked == 0 ? kEndless : asked;
+  if (asked <= trained) return asked == 0 ? trained : asked;
+  throw Error("a context of " + std::to_string(asked) + " tokens is more than the " +
+              std::to_string(trained) + " that the model was trained for");
 }
 
 Session::Session(Engine& engine, const SessionOptions& options)

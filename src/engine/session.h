@@ -81,6 +81,8 @@ class Session {
 
   const std::vector<int32_t>& tokens() const { return tokens_; }
   size_t context_tokens() const { return context_tokens_; }
+  // Of an endless recipe, and no context was asked for.
+  bool is_endless() const { return context_tokens_ == kEndless; }
   const Cache& cache() const { return cache_; }
   // "layer-major", or "chunked" when steps have a size.
   const char* prefill_mode() const { return chunk_tokens_ == 0 ? "layer-major" : "chunked"; }
@@ -110,6 +112,9 @@ class Session {
   void crop(size_t n_tokens);
 
  private:
+  static constexpr size_t kEndless = std::numeric_limits<uint32_t>::max();
+
+  static size_t checked_context(const SessionOptions& options, size_t trained);
   void check_room(size_t n_tokens) const;
   uint64_t peak_bytes(size_t n_tokens) const;
   bool budget_allows(size_t n_tokens) const;

@@ -55,6 +55,7 @@ class Keep(QuireTest):
         long.write_text(TEXT * 9)
         result = self.go(8, "-f", long, "--kv", "streaming(window=100)")
         self.assertGreater(result["prompt_tokens"], 8192)
+        self.assertIsNone(result["context_tokens"])
         self.assertEqual(result["generated_tokens"], 8)
         self.refused("run", "-m", MODEL, "-f", long, "-n", 4, says="8192")
 
