@@ -373,7 +373,7 @@ Cache Cache::fork() const {
   Cache copy(statistics_, recipe_, geometry_, store_.pool(), rope_frequencies_);
   copy.store_ = store_.fork();
   copy.prompt_ = prompt_;
-  copy.dropping_ = dropping_;
+  if (dropping_) copy.dropping_.emplace(*dropping_);
   copy.reserving_ = reserving_;
   copy.key_reserving_ = key_reserving_;
   copy.selector_ = selector_->copy();

@@ -19,6 +19,11 @@ namespace quire {
 class Dropping {
  public:
   Dropping(std::shared_ptr<const Retention> retention, const Geometry& geometry);
+  // Without the buffers.
+  Dropping(const Dropping& other)
+      : retention_(other.retention_), n_heads_(other.n_heads_), layers_(other.layers_) {}
+  Dropping(Dropping&&) noexcept = default;
+  Dropping& operator=(Dropping&&) noexcept = default;
 
   void begin_step(size_t n_members) { buffers_.resize(std::max(buffers_.size(), n_members)); }
   // Queries first..first + n - 1 of a step of n_step tokens have attended to the rows of the view, which ends
