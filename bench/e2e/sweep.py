@@ -108,7 +108,7 @@ def ticks(low: float, high: float, log: bool) -> list:
 def scatter(title: str, x_name: str, points: list, path: pathlib.Path, log_x: bool = False) -> None:
     """points: (name, x, kl); KL on a logarithmic axis, small is good and below."""
     width, height, left, top, right, bottom = 860, 520, 70, 46, 24, 52
-    points = [(name, x, max(y, 1e-4)) for name, x, y in points]
+    points = [(name.replace("(budget=7.5%)", ""), x, max(y, 1e-4)) for name, x, y in points]
     xs, ys = [p[1] for p in points], [p[2] for p in points]
     low_x, high_x = (min(xs) / 1.3, max(xs) * 1.6) if log_x else (0, max(xs) * 1.18)
     low_y, high_y = min(ys) / 1.5, max(ys) * 1.5
@@ -141,6 +141,8 @@ def scatter(title: str, x_name: str, points: list, path: pathlib.Path, log_x: bo
         while any(abs(label - other) < 12 and abs(px - other_x) < 7 * max(len(name), n) for other_x, other, n in taken):
             label -= 4
         taken.append((px, label, len(name)))
+        if py - label > 6:
+            svg.append(f'<path d="M{px:.1f} {py:.1f}L{px + 6:.1f} {label - 2:.1f}" stroke="{colour}" stroke-width="0.5"/>')
         svg.append(f'<text x="{px + 7:.1f}" y="{label:.1f}" fill="{colour}">{name}</text>')
     path.write_text("\n".join(svg) + "\n</svg>\n")
 
@@ -200,9 +202,10 @@ is half of them. Few tokens are evaluated at each depth, so differences below a 
     for depth in DEPTHS:
         rows = [row for group in RECIPES for row in quality(options, depth, group)]
         parts.append(f"## {depth:,} tokens of prompt, {DEPTHS[depth]} evaluated\n\n" + quality_table(rows) + "\n")
-        for field, name, chart in (("bits_per_value", "bits per value, everything counted", "bytes"),
-                                   ("bytes_read_per_token", "bytes of cache read per token", "read")):
-            scatter(f"{depth:,} tokens", name, [(r["recipe"], r[field], r["kl_mean"]) for r in rows],
+        for field, unit, name, chart in (("bits_per_value", 1, "bits per value, everything counted", "bytes"),
+                                         ("rows_read_per_token", 90 * depth / 100, "% of the rows read", "rows"),
+                                         ("bytes_read_per_token", 1e6, "MB of cache read per token", "read")):
+            scatter(f"{depth:,} tokens", name, [(r["recipe"], r[field] / unit, r["kl_mean"]) for r in rows],
                     charts / f"quality-{chart}-{depth}.svg", log_x=chart == "read")
             parts.append(f"![KL against {name}](cpu/quality-{chart}-{depth}.svg)\n")
         timed = speed(options, depth)

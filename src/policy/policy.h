@@ -23,11 +23,11 @@ struct StepStats {
   uint64_t mass_count = 0;
   // Where pages are promoted (policy/hot_pages.h): probability that each page of the policy's size got in a
   // decode step, summed over query heads and so many layers; of the coded rows that were not read: 0.
-  std::vector<float> page_scores;
+  std::vector<float> page_scores = {};
   size_t scored_layers = 0;
   // The same of each token that is coded after a prompt, summed over so many layers: the mean over the last
   // queries that see it.
-  std::vector<float> token_scores;
+  std::vector<float> token_scores = {};
   size_t observed_layers = 0;
 };
 
