@@ -277,6 +277,7 @@ TEST_F(SavedFiles, BelongToTheCalibrationTheyWereCodedWith) {
   calibration.key_mean.assign(2 * test::kTinyHeadDim, 0.5f);
   calibration.value_mean.assign(2 * test::kTinyHeadDim, 0.0f);
   calibration.key_balance.assign(2 * test::kTinyHeadDim, 1.0f);
+  calibration.query_key.assign(2 * test::kTinyHeadDim, 1.0f);
   const std::string fingerprint = TinyEngine().engine.fingerprint();
   save_calibration(calibration, fingerprint, folder / "one");
   calibration.key_mean[3] = 0.25f;
