@@ -29,19 +29,6 @@ void reserve(AttendScratch& scratch, size_t n_rows, size_t page_values, bool exp
   }
 }
 
-// One mask per row; returns their union.
-uint64_t row_masks(const QueryRows& queries, uint64_t selected, size_t n_tokens, size_t page,
-                   uint64_t* masks) {
-  uint64_t any = 0;
-  for (size_t i = 0; i < queries.n_queries; ++i) {
-    const size_t end = std::min(n_tokens, queries.first_position + i + 1);
-    const uint64_t mask = selected & tokens_before(end, page);
-    std::fill_n(masks + i * queries.group, queries.group, mask);
-    any |= mask;
-  }
-  return any;
-}
-
 // The running softmax and the output, once the page's scores stand in the scratch.
 struct PageAttention {
   const QueryRows& queries;
@@ -176,6 +163,7 @@ void score_sealed(const LayerView& view, size_t kv_head, size_t page, uint64_t r
     add_bias(work.queries.bias, work.queries.n_queries * work.queries.group, scratch.scores.data());
   }
   if (frames.key_bias != nullptr) add_key_bias(*frames.key_bias, page, work);
+  if (view.exact_keys != nullptr && view.exact_keys->any(page)) score_exact_keys(view, kv_head, page, work);
 }
 
 void finish_sealed(const LayerView& view, size_t kv_head, size_t page, uint64_t rows,
@@ -201,7 +189,6 @@ void attend_sealed_pages(const LayerView& view, size_t kv_head, const Parts::Par
     const uint64_t rows = row_masks(work.queries, selected, view.n_tokens, page, work.scratch.masks.data());
     if (rows == 0) continue;
     score_sealed(view, kv_head, page, rows, frames, work);
-    if (view.exact_keys != nullptr && view.exact_keys->any(page)) score_exact_keys(view, kv_head, page, work);
     const bool more = page + 1 < part.last_page;
     finish_sealed(view, kv_head, page, rows, frames, work,
                   {more ? view.keys(kv_head, page + 1) : nullptr, more ? view.layer->sealed.key_bytes() : 0});
@@ -226,6 +213,18 @@ void attend_sinks(const LayerView& view, size_t kv_head, const Selection& select
 }
 
 }  // namespace
+
+uint64_t row_masks(const QueryRows& queries, uint64_t selected, size_t n_tokens, size_t page,
+                   uint64_t* masks) {
+  uint64_t any = 0;
+  for (size_t i = 0; i < queries.n_queries; ++i) {
+    const size_t end = std::min(n_tokens, queries.first_position + i + 1);
+    const uint64_t mask = selected & tokens_before(end, page);
+    std::fill_n(masks + i * queries.group, queries.group, mask);
+    any |= mask;
+  }
+  return any;
+}
 
 void AttendScratch::reserve_rows(size_t n_rows) {
   if (masks.size() >= n_rows) return;

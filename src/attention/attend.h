@@ -70,6 +70,11 @@ struct AttendScratch {
   void reserve_rows(size_t n_rows);
 };
 
+// Of a page's tokens those in `selected` that each row sees, causally and of n_tokens: masks [rows]; returns
+// their union.
+uint64_t row_masks(const QueryRows& queries, uint64_t selected, size_t n_tokens, size_t page,
+                   uint64_t* masks);
+
 // scores [n_rows][64] of coded rows get back what centring the keys took off: bias [n_rows].
 void add_bias(const float* bias, size_t n_rows, float* scores);
 

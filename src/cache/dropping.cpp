@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "format/frame.h"
 #include "kernels/ops.h"
 
 namespace quire {
@@ -13,17 +14,9 @@ namespace {
 // Observed together: their scores of the whole sequence stay in a buffer.
 constexpr size_t kObservedQueries = 16;
 
-// SplitMix64.
-uint64_t mixed(uint64_t x) {
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
 // Standard Gumbel noise, a function of what it is for.
 float gumbel(uint64_t seed, uint64_t layer, uint64_t head, uint64_t position) {
-  const uint64_t bits = mixed(mixed(mixed(seed ^ layer << 40) ^ head << 20) ^ position);
+  const uint64_t bits = splitmix64(splitmix64(splitmix64(seed ^ layer << 40) ^ head << 20) ^ position);
   const double uniform = (static_cast<double>(bits >> 11) + 0.5) * 0x1p-53;
   return static_cast<float>(-std::log(-std::log(uniform)));
 }
@@ -116,12 +109,7 @@ void Dropping::observe_head(const LayerView& view, size_t layer, size_t head, co
     ops().score[format](queries.q, static_cast<size_t>(dim), static_cast<int>(n_rows), dim,
                         view.keys(head, page), scores, nullptr);
     if (how.gumbel) add_noise(how, layer, head, page, queries, scores);
-    const size_t n_before = page * kTokensPerPage;
-    for (size_t i = 0; i < queries.n_queries; ++i) {
-      const size_t end = queries.first_position + i + 1;
-      const size_t n_seen = end > n_before ? std::min(end - n_before, kTokensPerPage) : 0;
-      std::fill_n(masks + i * queries.group, queries.group, n_seen == 0 ? 0 : ~uint64_t{0} >> (64 - n_seen));
-    }
+    row_masks(queries, ~uint64_t{0}, view.n_tokens, page, masks);
     // The scores are needed again: the running softmax writes over them.
     std::vector<float>& once = buffers.once;
     once.assign(scores, scores + page_scores);

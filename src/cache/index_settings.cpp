@@ -8,7 +8,6 @@ namespace quire {
 namespace {
 
 constexpr std::string_view kNames[] = {"budget", "mass", "candidates", "dense", "queries"};
-constexpr double kMostRows = 1e9;
 constexpr double kMostLayers = 4096;
 
 }  // namespace
@@ -18,15 +17,10 @@ bool is_index_setting(std::string_view name) {
 }
 
 void IndexSettings::parse_budget(std::string_view value) {
-  budget_.share = budget_.mass = 0;
-  budget_.rows = 0;
-  if (value.ends_with('%')) {
-    value.remove_suffix(1);
-    budget_.share = parse_setting_number(fail_, "budget (in %)", value, 0, 100) / 100;
-    if (budget_.share == 0) fail_("budget=0% reads nothing");
-    return;
-  }
-  budget_.rows = static_cast<size_t>(parse_setting_whole(fail_, "budget", value, 1, kMostRows));
+  const RowBudget budget = parse_row_budget(fail_, value);
+  budget_.share = budget.share;
+  budget_.rows = budget.rows;
+  budget_.mass = 0;
 }
 
 void IndexSettings::parse(std::string_view name, std::string_view value) {
@@ -75,10 +69,8 @@ std::string index_settings_text(const IndexBudget& budget, const IndexBudget& us
       text += ",candidates=" + number_text(budget.candidates * 100) + "%";
     }
   } else {
-    if (budget.rows > 0) {
-      text += ",budget=" + std::to_string(budget.rows);
-    } else if (budget.share != usual.share) {
-      text += ",budget=" + number_text(budget.share * 100) + "%";
+    if (budget.rows > 0 || budget.share != usual.share) {
+      text += ",budget=" + row_budget_text({budget.share, budget.rows});
     }
     if (budget.candidates != usual.candidates) text += ",candidates=" + number_text(budget.candidates);
   }

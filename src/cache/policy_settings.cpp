@@ -6,8 +6,6 @@ namespace quire {
 
 namespace {
 
-constexpr double kMostRows = 1e9;
-
 // Word i of "a|b|c", empty behind the last.
 std::string_view word_at(std::string_view words, size_t i) {
   while (i > 0 && words.find('|') != std::string_view::npos) {
@@ -20,10 +18,6 @@ std::string_view word_at(std::string_view words, size_t i) {
 std::string value_text(const PolicySetting& setting, double value) {
   if (setting.words != nullptr) return std::string(word_at(setting.words, static_cast<size_t>(value)));
   return number_text(value);
-}
-
-std::string budget_text(const RowBudget& budget) {
-  return budget.rows > 0 ? std::to_string(budget.rows) : number_text(budget.share * 100) + "%";
 }
 
 }  // namespace
@@ -43,7 +37,8 @@ bool PolicySettings::takes(std::string_view name) const {
 void PolicySettings::parse(std::string_view name, std::string_view value) {
   if (name == "budget") {
     if (std::exchange(has_budget_, true)) fail_("budget= is given twice");
-    return parse_budget(value);
+    choice_.budget = parse_row_budget(fail_, value);
+    return;
   }
   const std::span<const PolicySetting> settings = info(choice_.policy).settings;
   for (size_t i = 0; i < settings.size(); ++i) {
@@ -58,16 +53,6 @@ void PolicySettings::parse(std::string_view name, std::string_view value) {
       choice_.values[i] = parse_setting_number(fail_, name, value, setting.least, setting.most);
     }
   }
-}
-
-void PolicySettings::parse_budget(std::string_view value) {
-  if (value.ends_with('%')) {
-    value.remove_suffix(1);
-    choice_.budget = {parse_setting_number(fail_, "budget (in %)", value, 0, 100) / 100, 0};
-    if (choice_.budget.share == 0) fail_("budget=0% reads nothing");
-    return;
-  }
-  choice_.budget = {0, static_cast<size_t>(parse_setting_whole(fail_, "budget", value, 1, kMostRows))};
 }
 
 double PolicySettings::parse_word(const PolicySetting& setting, std::string_view value) const {
@@ -91,7 +76,7 @@ std::string policy_setting_names(Policy policy) {
 
 std::string all_policy_settings_text(Policy policy) {
   const PolicyInfo& entry = info(policy);
-  std::string text = entry.budget.given() ? "budget=" + budget_text(entry.budget) + " or N rows" : "";
+  std::string text = entry.budget.given() ? "budget=" + row_budget_text(entry.budget) + " or N rows" : "";
   for (const PolicySetting& setting : entry.settings) {
     text += (text.empty() ? "" : ", ") + std::string(setting.name) + "=";
     text += setting.words != nullptr ? setting.words : value_text(setting, setting.usual);
@@ -102,7 +87,7 @@ std::string all_policy_settings_text(Policy policy) {
 std::string policy_settings_text(const PolicyChoice& choice) {
   const PolicyInfo& policy = info(choice.policy);
   std::string text;
-  if (!(choice.budget == policy.budget)) text.append(",budget=").append(budget_text(choice.budget));
+  if (!(choice.budget == policy.budget)) text.append(",budget=").append(row_budget_text(choice.budget));
   for (size_t i = 0; i < policy.settings.size(); ++i) {
     const PolicySetting& setting = policy.settings[i];
     if (choice.values[i] == setting.usual) continue;

@@ -20,7 +20,6 @@ class PolicySettings {
   const PolicyChoice& choice() const { return choice_; }
 
  private:
-  void parse_budget(std::string_view value);
   double parse_word(const PolicySetting& setting, std::string_view value) const;
 
   SettingError fail_;

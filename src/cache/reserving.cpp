@@ -11,17 +11,16 @@ void Reserving::begin_step(size_t n_new, size_t n_pages) {
   next_ = now_;
   for (size_t i = 0; i < n_new; ++i) next_.open.push_back(static_cast<uint32_t>(now_.state.n_tokens() + i));
   next_.state.append(n_new, next_.settled);
-  n_due_rows_ = n_pages * kTokensPerPage;
   order_.clear();
   if (n_pages == 0) return;
-  QUIRE_CHECK(n_due_rows_ <= next_.settled.size());
+  const auto n_coded = static_cast<ptrdiff_t>(n_pages * kTokensPerPage);
+  QUIRE_CHECK(n_pages * kTokensPerPage <= next_.settled.size());
   std::vector<uint32_t> rows(next_.state.n_tokens());  // by position
   for (size_t i = 0; i < next_.open.size(); ++i) rows[next_.open[i]] = static_cast<uint32_t>(i);
   std::vector<uint32_t> arranged = next_.settled;
   arranged.insert(arranged.end(), next_.state.reserved().begin(), next_.state.reserved().end());
   QUIRE_CHECK(arranged.size() == next_.open.size());
   for (const uint32_t position : arranged) order_.push_back(rows[position]);
-  const auto n_coded = static_cast<ptrdiff_t>(n_due_rows_);
   next_.settled.erase(next_.settled.begin(), next_.settled.begin() + n_coded);
   next_.open.assign(arranged.begin() + n_coded, arranged.end());
 }

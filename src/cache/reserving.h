@@ -37,8 +37,7 @@ class Reserving {
 
   LogReserve reserve_;
   Rows now_;
-  Rows next_;  // after the step
-  size_t n_due_rows_ = 0;
+  Rows next_;                    // after the step
   std::vector<uint32_t> order_;  // of the open rows, where pages are due
 };
 

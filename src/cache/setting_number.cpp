@@ -8,6 +8,8 @@ namespace quire {
 
 namespace {
 
+constexpr double kMostRows = 1e9;
+
 std::string shown(std::string_view value) { return std::string("'").append(value.substr(0, 40)).append("'"); }
 
 double as_printed(double x) {
@@ -40,6 +42,20 @@ double parse_setting_whole(const SettingError& fail, std::string_view name, std:
   const double x = parse_setting_number(fail, name, value, least, most);
   if (x != std::floor(x)) fail(std::string(name) + "= takes a whole number, not " + shown(value));
   return x;
+}
+
+RowBudget parse_row_budget(const SettingError& fail, std::string_view value) {
+  if (!value.ends_with('%')) {
+    return {0, static_cast<size_t>(parse_setting_whole(fail, "budget", value, 1, kMostRows))};
+  }
+  value.remove_suffix(1);
+  const RowBudget budget = {parse_setting_number(fail, "budget (in %)", value, 0, 100) / 100, 0};
+  if (budget.share == 0) fail("budget=0% reads nothing");
+  return budget;
+}
+
+std::string row_budget_text(const RowBudget& budget) {
+  return budget.rows > 0 ? std::to_string(budget.rows) : number_text(budget.share * 100) + "%";
 }
 
 }  // namespace quire

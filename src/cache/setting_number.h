@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "policy/row_budget.h"
+
 namespace quire {
 
 // Called with what is wrong; does not return.
@@ -20,5 +22,10 @@ double parse_setting_number(const SettingError& fail, std::string_view name, std
 // The same of whole numbers.
 double parse_setting_whole(const SettingError& fail, std::string_view name, std::string_view value,
                            double least, double most);
+
+// A share in percent ("7.5%") or a number of rows.
+RowBudget parse_row_budget(const SettingError& fail, std::string_view value);
+// parse_row_budget() gives it back.
+std::string row_budget_text(const RowBudget& budget);
 
 }  // namespace quire

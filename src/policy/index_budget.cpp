@@ -21,14 +21,14 @@ StepBudget step_budget(const IndexBudget& budget, size_t n_exact, size_t n_coded
   StepBudget step;
   if (budget.mass > 0) {
     step.mass = budget.mass;
-    step.n_candidates = std::max(share_of(budget.candidates, n_tokens), kLeastIndexRows);
+    step.n_candidates = std::max(share_of(budget.candidates, n_tokens), kLeastShareRows);
     step.n_candidates = std::min(beyond(step.n_candidates, n_exact), n_coded);
     step.n_rows = step.n_candidates;
     step.everything = budget.mass >= 1;
     return step;
   }
   const size_t n_wanted =
-      budget.rows > 0 ? budget.rows : std::max(share_of(budget.share, n_tokens), kLeastIndexRows);
+      budget.rows > 0 ? budget.rows : std::max(share_of(budget.share, n_tokens), kLeastShareRows);
   step.n_rows = std::min(beyond(n_wanted, n_exact), n_coded);
   step.everything = step.n_rows == n_coded;
   step.n_candidates =

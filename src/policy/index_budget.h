@@ -3,6 +3,8 @@
 
 #include <cstddef>
 
+#include "policy/row_budget.h"
+
 namespace quire {
 
 // What a recipe says: a budget by share of the tokens, by number of rows, or by attention mass.
@@ -17,8 +19,6 @@ struct IndexBudget {
   bool operator==(const IndexBudget&) const = default;
 };
 
-// Fewest rows a budget by share comes to: a short text is not worth searching.
-constexpr size_t kLeastIndexRows = 256;
 // Share of the tokens that are candidates of a budget by mass, unless said otherwise.
 constexpr double kMassCandidates = 0.35;
 

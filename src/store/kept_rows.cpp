@@ -32,19 +32,4 @@ void Store::keep_rows(size_t layer, std::vector<uint32_t> positions, size_t n_pa
   kept_[layer] = std::move(kept);
 }
 
-void Store::copy_row(size_t layer, size_t kv_head, size_t position, size_t slot, KeptRows& kept) const {
-  const RowLayout& layout = layouts_[layer].open;
-  const std::byte* page = pages_[layer][position / kTokensPerPage]->data;
-  const size_t token = position % kTokensPerPage;
-  const size_t key_size = info(layout.key_format).value_bytes;
-  const size_t key_offset = layout.key_offset(kv_head);
-  for (size_t d = 0; d < layout.head_dim; ++d) {
-    std::memcpy(kept.page->data + key_offset + (d * kTokensPerPage + slot) * key_size,
-                page + key_offset + (d * kTokensPerPage + token) * key_size, key_size);
-  }
-  const size_t row = row_bytes(layout.value_format, layout.head_dim);
-  const size_t value_offset = layout.value_offset(kv_head);
-  std::memcpy(kept.page->data + value_offset + slot * row, page + value_offset + token * row, row);
-}
-
 }  // namespace quire

@@ -46,6 +46,14 @@ void Store::move_row(size_t layer, size_t kv_head, size_t from, size_t to) const
   copy_value(layout, source, target);
 }
 
+void Store::copy_row(size_t layer, size_t kv_head, size_t position, size_t slot, KeptRows& kept) const {
+  const RowLayout& layout = layouts_[layer].open;
+  const RowPlace source = place(pages_[layer], layout, kv_head, position);
+  const RowPlace target = place({&kept.page, 1}, layout, kv_head, slot);
+  copy_key(layout, source, target);
+  copy_value(layout, source, target);
+}
+
 void Store::reorder_rows(size_t layer, size_t kv_head, std::span<const uint32_t> order) const {
   const RowLayout& layout = layouts_[layer].open;
   const std::span<const PageRef> open = std::span(pages_[layer]).subspan(view(layer, n_tokens_).n_sealed());

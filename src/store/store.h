@@ -258,10 +258,7 @@ class Store {
   // Those that are sealed already were so before.
   void keep_exact_keys(size_t layer, std::vector<uint32_t> positions, size_t n_pages);
 
-  // Rows of a layer's open pages change places, once a step has written its own: so many lie there.
-  size_t open_rows(size_t layer, size_t n_tokens) const {
-    return n_tokens - left_[layer] - kTokensPerPage * view(layer, n_tokens).n_sealed();
-  }
+  // Rows of a layer's open pages change places, once a step has written its own.
   // Row i becomes what row order[i] was; each row is named once. By head, by any thread.
   void reorder_rows(size_t layer, size_t kv_head, std::span<const uint32_t> order) const;
   // Row `from` takes the place of row `to`.
