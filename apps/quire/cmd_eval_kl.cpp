@@ -49,7 +49,9 @@ Json row_json(const Divergence& row) {
           {"mass", row.mass},
           {"bits_per_value", row.bits_per_value},
           {"rows_read_per_token", row.rows_read_per_token},
-          {"bytes_read_per_token", row.bytes_read_per_token}};
+          {"bytes_read_per_token", row.bytes_read_per_token},
+          {"predictor_calls_per_token", row.predictor_calls_per_token},
+          {"neighbour_rows_per_token", row.neighbour_rows_per_token}};
 }
 
 Json rows_json(const std::vector<Divergence>& rows) {

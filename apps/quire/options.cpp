@@ -11,6 +11,7 @@
 #include <memory>
 #include <random>
 
+#include "asset_folders.h"
 #include "base/error.h"
 #include "terminal.h"
 
@@ -56,6 +57,8 @@ EngineOptions ModelOptions::engine_options() const {
   engine.precision = precise ? Precision::kPrecise : Precision::kFast;
   engine.kv_budget_bytes = static_cast<uint64_t>(budget_mb * 1e6);
   engine.calibration_path = calibration;
+  engine.butler_path = butler;
+  engine.asset_folders = asset_folders();
   engine.on_note = [](const std::string& sentence) { write_note(printable(sentence)); };
   return engine;
 }
@@ -83,8 +86,15 @@ void add_recipe_option(CLI::App& app, ModelOptions& options) {
       ->type_name("RECIPE")
       ->each([&](const std::string&) { options.recipe_given = true; })
       ->capture_default_str();
+  add_fact_options(app, options);
+}
+
+void add_fact_options(CLI::App& app, ModelOptions& options) {
   app.add_option("--calibration", options.calibration,
                  "the model's calibration (default: the one that is kept, made at its first use)")
+      ->type_name("FILE");
+  app.add_option("--butler", options.butler,
+                 "the model's trained predictor, of `quire train-butler` (default: the one that ships)")
       ->type_name("FILE");
 }
 

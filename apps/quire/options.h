@@ -24,6 +24,7 @@ struct ModelOptions {
   std::string recipe = "full";
   bool recipe_given = false;
   std::string calibration;
+  std::string butler;
   double budget_mb = 0;
   int64_t step_tokens = 0;
   bool precise = false;
@@ -37,8 +38,9 @@ struct ModelOptions {
 void add_engine_options(CLI::App& app, ModelOptions& options);
 // The above, and context, recipe, budget, prefill steps.
 void add_model_options(CLI::App& app, ModelOptions& options);
-// Recipe, and the calibration it may need.
+// Recipe, and what it may need to know of the model.
 void add_recipe_option(CLI::App& app, ModelOptions& options);
+void add_fact_options(CLI::App& app, ModelOptions& options);
 
 struct SamplingFlags {
   SamplingOptions options;

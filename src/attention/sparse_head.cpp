@@ -325,6 +325,17 @@ void SparseHead::attend(size_t chunk, AttendScratch& scratch) {
   }
 }
 
+void SparseHead::list_kept(std::vector<uint32_t>& tokens) const {
+  for (size_t i = 0; i < chunks_.size(); ++i) {
+    for (size_t tile = 0; tile < chunks_[i].n_tiles(); ++tile) {
+      for (uint64_t left = chunks_[i].kept[tile]; left != 0; left &= left - 1) {
+        const size_t lane = tile * kTokensPerPage + static_cast<size_t>(std::countr_zero(left));
+        tokens.push_back(static_cast<uint32_t>(first_page(i) * kTokensPerPage + chunks_[i].rows[lane]));
+      }
+    }
+  }
+}
+
 uint64_t SparseHead::bytes_read() const {
   const SealedLayout& layout = view_->layer->sealed;
   const size_t key_row_bytes = layout.key_bytes() / kTokensPerPage;

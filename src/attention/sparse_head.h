@@ -59,6 +59,8 @@ class SparseHead {
   // [group]: of all that was read.
   void add_probabilities(const double* log_sums, size_t page_tokens, float* sums) const;
 
+  // Appends the tokens of the kept rows; after choose().
+  void list_kept(std::vector<uint32_t>& tokens) const;
   size_t n_candidates() const { return n_candidates_; }
   size_t n_kept() const { return n_kept_; }
   // Bytes of the page plane if it was read, of the candidates' codes and of the kept rows' values.

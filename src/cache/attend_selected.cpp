@@ -12,6 +12,14 @@ bool Cache::selects(size_t layer, const LayerView& view) const {
   return step_tokens_ == 1 && selector_->selects(layer, view.n_tokens);
 }
 
+void Cache::predict(Worker& worker, size_t layer, const float* input) {
+  const PredictionCounts counts = selector_->predict(worker, store_, layer, input);
+  if (worker.rank() != 0) return;
+  stats_.predictions.predictor_calls += counts.predictor_calls;
+  stats_.predictions.neighbour_rows += counts.neighbour_rows;
+  if (observer_ != nullptr) observer_->named(layer + 1, selector_->predicted(layer));
+}
+
 void Cache::observe_selector(Worker& worker, size_t layer, const LayerView& view, size_t first, size_t n,
                              const float* q, size_t ldq) {
   const size_t n_kv_heads = view.layout->n_kv_heads;

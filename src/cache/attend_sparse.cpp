@@ -92,6 +92,7 @@ void Cache::finish_sparse(Worker& worker, size_t n_exact, size_t head, const Spa
   Lane& lane = *lanes_[static_cast<size_t>(worker.rank())];
   SparseReads& reads = sparse_reads_[head];
   reads = {sparse.n_kept(), sparse.bytes_read(), 0};
+  if (observer_ != nullptr) sparse.list_kept(reads.positions);
   PartialState& total = part_states_[head * n_exact];
   lane.coded.clear(total.n_rows, total.head_dim);
   for (size_t chunk = 0; chunk < sparse.n_chunks(); ++chunk) lane.coded.merge(sparse.state(chunk));
@@ -163,7 +164,9 @@ void Cache::attend_sparse(Worker& worker, size_t layer, const LayerView& view, c
     share(n_alone, [&](size_t head) { walk_sparse(worker, step, head, head + 1, own, alone); });
   }
   if (n_alone < n_heads) walk_sparse(worker, step, n_alone, n_heads, sparse_heads_.data(), share);
-  if (worker.rank() == 0) count_sparse(view);
+  if (worker.rank() != 0) return;
+  count_sparse(view);
+  if (observer_ != nullptr) report_sparse(layer, view);
 }
 
 }  // namespace quire

@@ -21,23 +21,18 @@ constexpr size_t kTileQueries = 32;
 
 }  // namespace
 
-Cache::Cache(const Recipe& recipe, const Geometry& geometry, PagePool& pool,
-             std::shared_ptr<const Calibration> calibration, std::shared_ptr<const KeyBiases> key_biases,
-             std::shared_ptr<const RopeFrequencies> rope_frequencies)
-    : Cache(std::make_shared<const CacheStatistics>(recipe, geometry, std::move(calibration),
-                                                    std::move(key_biases)),
-            recipe, geometry, pool, std::move(rope_frequencies)) {}
+Cache::Cache(const Recipe& recipe, const Geometry& geometry, PagePool& pool, ModelFacts facts)
+    : Cache{std::make_shared<const CacheStatistics>(recipe, geometry, facts),
+            make_selector(recipe, geometry, facts), recipe, geometry, pool} {}
 
-Cache::Cache(std::shared_ptr<const CacheStatistics> statistics, const Recipe& recipe,
-             const Geometry& geometry, PagePool& pool,
-             std::shared_ptr<const RopeFrequencies> rope_frequencies)
+Cache::Cache(std::shared_ptr<const CacheStatistics> statistics, std::unique_ptr<Selector> selector,
+             const Recipe& recipe, const Geometry& geometry, PagePool& pool)
     : recipe_(recipe),
       geometry_(geometry),
       statistics_(std::move(statistics)),
       prompt_(geometry.n_layers),
       store_(own_layouts(recipe, geometry, *statistics_), pool),
-      rope_frequencies_(std::move(rope_frequencies)),
-      selector_(make_selector(recipe, geometry, statistics_->calibration().get())),
+      selector_(std::move(selector)),
       placement_(std::make_unique<StayInPlace>()) {
   if (recipe.promote.given()) hot_ = std::make_unique<HotRows>(recipe, store_);
   if (recipe.drops()) dropping_.emplace(make_retention(recipe.keep, recipe.sink_tokens), geometry);
@@ -65,6 +60,7 @@ void Cache::begin_step(size_t n_new, int n_members) {
   if (extends_at_once(n_new)) store_.extend(n_new);
   step_tokens_ = n_new;
   stats_ = StepStats{};
+  selector_->begin_step(n_tokens(), n_new);
   while (lanes_.size() < static_cast<size_t>(n_members)) lanes_.push_back(std::make_unique<Lane>());
   if (dropping_) dropping_->begin_step(static_cast<size_t>(n_members));
   if (reserving_) reserving_->begin_step(n_new, due_pages());
@@ -155,6 +151,9 @@ void Cache::attend(Worker& worker, size_t layer, size_t first, size_t n, const f
     attend_tiles(worker, layer, view, n, q, ldq, out, ldo);
   }
   if (dropping_) dropping_->observe(worker, layer, view, first, n, step_tokens_, q, ldq);
+  if (observer_ != nullptr && step_tokens_ == 1 && worker.rank() == 0 && !selects(layer, view)) {
+    report_all(layer, view);
+  }
 }
 
 // Each of the last n queries reads the rows up to its own; the queries of a tile share one read of their
@@ -317,7 +316,9 @@ void Cache::attend_parts(Worker& worker, size_t layer, const LayerView& view, si
     if (selecting && measures_mass_) measure_selection(lane, layer, view, head);
     scatter_output(lane.total, n, group, out + head * group * dim, ldo);
   });
-  if (selecting && worker.rank() == 0) count_selection(view);
+  if (!selecting || worker.rank() != 0) return;
+  count_selection(view);
+  if (observer_ != nullptr) report_selection(layer, view);
 }
 
 // keep=window counts positions inside the cache: to it, sinks lie right before the oldest row of the window.
@@ -327,11 +328,12 @@ void Cache::turn_to_sinks() {
   if (!dropping_ || recipe_.keep.policy != Policy::kWindow || geometry_.n_layers == 0) return;
   sink_shift_ = store_.left_tokens(0) - std::min(store_.left_tokens(0), recipe_.sink_tokens);
   if (sink_shift_ == 0) return;
-  QUIRE_CHECK(rope_frequencies_ != nullptr);
-  sink_cosine_.resize(rope_frequencies_->size());
-  sink_sine_.resize(rope_frequencies_->size());
-  for (size_t i = 0; i < rope_frequencies_->size(); ++i) {
-    const double angle = -static_cast<double>(sink_shift_) * (*rope_frequencies_)[i];
+  QUIRE_CHECK(facts().rope_frequencies != nullptr);
+  const RopeFrequencies& frequencies = *facts().rope_frequencies;
+  sink_cosine_.resize(frequencies.size());
+  sink_sine_.resize(frequencies.size());
+  for (size_t i = 0; i < frequencies.size(); ++i) {
+    const double angle = -static_cast<double>(sink_shift_) * frequencies[i];
     sink_cosine_[i] = static_cast<float>(std::cos(angle));
     sink_sine_[i] = static_cast<float>(std::sin(angle));
   }
@@ -370,13 +372,12 @@ void Cache::end_step() {
 }
 
 Cache Cache::fork() const {
-  Cache copy(statistics_, recipe_, geometry_, store_.pool(), rope_frequencies_);
+  Cache copy(statistics_, selector_->copy(), recipe_, geometry_, store_.pool());
   copy.store_ = store_.fork();
   copy.prompt_ = prompt_;
   if (dropping_) copy.dropping_.emplace(*dropping_);
   copy.reserving_ = reserving_;
   copy.key_reserving_ = key_reserving_;
-  copy.selector_ = selector_->copy();
   if (hot_) copy.hot_ = std::make_unique<HotRows>(*hot_);
   return copy;
 }

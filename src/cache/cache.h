@@ -16,6 +16,7 @@
 #include "cache/dropping.h"
 #include "cache/geometry.h"
 #include "cache/prompt_statistics.h"
+#include "cache/read_observer.h"
 #include "cache/recipe.h"
 #include "cache/reserving.h"
 #include "cache/statistics.h"
@@ -25,8 +26,6 @@
 
 namespace quire {
 
-// Radians per position of the rotated pairs of channels, of a head's half-split order.
-using RopeFrequencies = std::vector<double>;
 class HotRows;
 
 // Where the tokens are, and what has moved. Each is exact, coded or dropped: hot_tokens + cold_tokens +
@@ -49,12 +48,8 @@ struct Residency {
 // by all members of a team.
 class Cache {
  public:
-  // The pool outlives the cache. Throws Error where the recipe needs a calibration and there is none.
-  // rope_frequencies: what keep=window turns the queries of sinks by.
-  Cache(const Recipe& recipe, const Geometry& geometry, PagePool& pool,
-        std::shared_ptr<const Calibration> calibration = nullptr,
-        std::shared_ptr<const KeyBiases> key_biases = nullptr,
-        std::shared_ptr<const RopeFrequencies> rope_frequencies = nullptr);
+  // The pool outlives the cache. Throws Error where the recipe needs to know what the facts lack.
+  Cache(const Recipe& recipe, const Geometry& geometry, PagePool& pool, ModelFacts facts = {});
   Cache(Cache&&) noexcept;
   Cache& operator=(Cache&&) noexcept;
   ~Cache();
@@ -73,6 +68,11 @@ class Cache {
   void begin_layer(Worker& worker, size_t layer);
   // Codes the pages that are due.
   void end_layer(Worker& worker, size_t layer);
+
+  // In a step of one token: whether the recipe wants to see what the layer's attention takes in (behind norm
+  // and weight), input [width], by a call of predict() before append(). Rows of the layers behind are named.
+  bool predicts(size_t layer) const { return selector_->predicts(layer); }
+  void predict(Worker& worker, size_t layer, const float* input);
 
   // Rows first..first + n - 1 of the step (0 is its first token) of one layer:
   // k and v [n][ld], the KV heads of a token side by side, keys rotated.
@@ -96,7 +96,9 @@ class Cache {
 
   // For a cache that is kept in a file (cache/cache_file.h).
   const Store& store() const { return store_; }
-  const std::shared_ptr<const Calibration>& calibration() const { return statistics_->calibration(); }
+  const ModelFacts& facts() const { return statistics_->facts(); }
+  const Selector& selector() const { return *selector_; }
+  void restore_selector(std::span<const uint64_t> state) { selector_->restore_state(n_tokens(), state); }
   // See Store::restore().
   void restore(size_t n_tokens, std::span<const size_t> n_sealed,
                std::span<const std::vector<uint32_t>> kept_positions,
@@ -126,6 +128,8 @@ class Cache {
   size_t span_tokens(size_t n_new) const;
   // Of the last step: summed over its tokens.
   const StepStats& last_step() const { return stats_; }
+  // Who is told what steps of one token read, from now on; it outlives them. nullptr: nobody.
+  void observe_reads(ReadObserver* observer) { observer_ = observer; }
   // From now on steps that read a selection also score all rows, to tell the share of the mass read.
   void measure_mass(bool on) { measures_mass_ = on; }
 
@@ -145,8 +149,8 @@ class Cache {
     QueryRows rows{};
   };
 
-  Cache(std::shared_ptr<const CacheStatistics> statistics, const Recipe& recipe, const Geometry& geometry,
-        PagePool& pool, std::shared_ptr<const RopeFrequencies> rope_frequencies);
+  Cache(std::shared_ptr<const CacheStatistics> statistics, std::unique_ptr<Selector> selector,
+        const Recipe& recipe, const Geometry& geometry, PagePool& pool);
   void turn_to_sinks();
   const QueryRows& queries_of(const Parts::Part& part, const QueryRows& queries, Lane& lane,
                               QueryRows& turned) const;
@@ -190,6 +194,9 @@ class Cache {
   void walk_sparse(Worker& worker, const SparseStep& step, size_t first, size_t last, SparseHead* heads,
                    const Share& share);
   void count_sparse(const LayerView& view);
+  void report_all(size_t layer, const LayerView& view) const;
+  void report_selection(size_t layer, const LayerView& view) const;
+  void report_sparse(size_t layer, const LayerView& view);
   // What follows attention to promote pages (hot_rows.cpp, observe_prompt.cpp).
   static std::vector<LayerLayout> own_layouts(const Recipe& recipe, const Geometry& geometry,
                                               const CacheStatistics& statistics);
@@ -204,7 +211,6 @@ class Cache {
   std::shared_ptr<const CacheStatistics> statistics_;
   std::vector<PromptObserver> prompt_;  // [layer]
   Store store_;
-  std::shared_ptr<const RopeFrequencies> rope_frequencies_;
   std::optional<Dropping> dropping_;    // of a recipe that drops rows
   std::optional<Reserving> reserving_;  // of one that codes what leaves a reserve
   std::optional<KeyReserving> key_reserving_;
@@ -230,11 +236,13 @@ class Cache {
   struct SparseReads {
     size_t n_rows;
     uint64_t n_bytes;
-    double mass;  // 0 unless measured
+    double mass;                           // 0 unless measured
+    std::vector<uint32_t> positions = {};  // of the rows, where there is an observer
   };
   std::vector<SparseReads> sparse_reads_;  // [kv_head]
   LayerView sparse_view_{};
   bool measures_mass_ = false;
+  ReadObserver* observer_ = nullptr;
   std::unique_ptr<HotRows> hot_;
 };
 

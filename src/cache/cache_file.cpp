@@ -284,7 +284,7 @@ std::vector<Section> cache_sections(const Cache& cache) {
   sections.push_back(value_section<char>("recipe", recipe));
   sections.push_back(value_section<uint32_t>("geometry", geometry));
   if (cache.recipe().needs_calibration()) {
-    const uint64_t hash = calibration_hash(*cache.calibration(), cache.recipe());
+    const uint64_t hash = calibration_hash(*cache.facts().calibration, cache.recipe());
     sections.push_back(value_section<uint64_t>("calibration", {&hash, 1}));
   }
   sections.push_back(value_section<uint64_t>("rows", rows));
@@ -297,6 +297,9 @@ std::vector<Section> cache_sections(const Cache& cache) {
   }
   if (cache.hot_rows() != nullptr) {
     sections.push_back(value_section<uint64_t>("hot", hot_values(*cache.hot_rows(), cache.store())));
+  }
+  if (cache.recipe().needs_butler()) {
+    sections.push_back(value_section<uint64_t>("predicted", predicted_values(cache)));
   }
   sections.push_back(pages_section(cache));
   return sections;
@@ -316,6 +319,9 @@ SavedCache SavedCache::read(const SectionFile& file) {
   read_statistics(file, saved);
   read_queries(file, saved);
   read_kept(file, saved);
+  if (saved.recipe.needs_butler()) {
+    saved.prediction = SavedPrediction::read(file, saved.geometry, saved.n_tokens);
+  }
   if (saved.recipe.promote.given()) {
     saved.hot = SavedHot::read(file, saved.recipe, saved.geometry, saved.n_sealed);
   }
@@ -331,8 +337,11 @@ std::string SavedCache::mismatch(const Cache& cache) const {
   if (!(recipe == cache.recipe())) {
     return "the saved cache has the recipe " + recipe.text() + ", not " + cache.recipe().text();
   }
-  if (calibration && *calibration != calibration_hash(*cache.calibration(), recipe)) {
+  if (calibration && *calibration != calibration_hash(*cache.facts().calibration, recipe)) {
     return "the saved cache was coded with another calibration of the model";
+  }
+  if (recipe.needs_butler() && prediction.hash != butler_hash(*cache.facts().butler)) {
+    return "the saved cache has keys as another predictor of the model sees them";
   }
   return {};
 }
@@ -353,6 +362,7 @@ void SavedCache::restore(Cache& cache, const ByteSink& done) const {
       cache.restore_observer(layer, observers[layer]);
     }
   }
+  if (recipe.needs_butler()) cache.restore_selector(prediction.state);
   if (recipe.promote.given()) cache.restore_hot(hot.pages, hot.counters, hot.slots);
 }
 

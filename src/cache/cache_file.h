@@ -17,6 +17,7 @@
 //   their
 //                positions [kv_head][n]
 //   hot          u64: where the recipe promotes pages (cache/hot_file.h)
+//   predicted    u64: where a predictor names rows (cache/predicted_file.h)
 //
 // Sections about the sequence stand beside these (engine/session_file.h).
 #pragma once
@@ -31,11 +32,13 @@
 #include "base/section_file.h"
 #include "cache/cache.h"
 #include "cache/hot_file.h"
+#include "cache/predicted_file.h"
 
 namespace quire {
 
-inline constexpr std::string_view kCacheSections[] = {
-    "recipe", "geometry", "calibration", "rows", "pages", "statistics", "queries", "kept", "hot"};
+inline constexpr std::string_view kCacheSections[] = {"recipe", "geometry",   "calibration", "rows",
+                                                      "pages",  "statistics", "queries",     "kept",
+                                                      "hot",    "predicted"};
 
 // Of what the recipe uses of a calibration: means and balances, or products where it selects by these.
 uint64_t calibration_hash(const Calibration& calibration, const Recipe& recipe);
@@ -60,7 +63,8 @@ struct SavedCache {
   std::vector<PromptObserver> observers;              // [layer] where the recipe has them and none is
   std::vector<std::vector<uint32_t>> kept_positions;  // [layer], the same
   std::span<const std::byte> pages;
-  SavedHot hot;  // where the recipe promotes pages
+  SavedHot hot;                // where the recipe promotes pages
+  SavedPrediction prediction;  // where a predictor names rows
 
   // Why a cache cannot take it: another recipe, shape or calibration. Empty: it can.
   std::string mismatch(const Cache& cache) const;

@@ -13,7 +13,7 @@ namespace {
 
 LayerLayout layer_layout(const Recipe& recipe, size_t layer, size_t n_kv_heads, size_t head_dim) {
   LayerLayout layout;
-  const size_t digest = digest_bytes(recipe.select, recipe.key_format, head_dim);
+  const size_t digest = digest_bytes(recipe.select, layer, recipe.key_format, head_dim);
   layout.open = {n_kv_heads, head_dim, recipe.key_format, recipe.value_format, digest};
   layout.sealed = {n_kv_heads, head_dim, recipe.keys, recipe.values, digest};
   layout.seals = recipe.seals();

@@ -1,7 +1,11 @@
 #include "cache/make_selector.h"
 
+#include <algorithm>
+#include <string>
+
 #include "base/error.h"
 #include "cache/select_oracle.h"
+#include "policy/select_butler.h"
 #include "policy/select_doublesparse.h"
 #include "policy/select_quest.h"
 #include "policy/select_random.h"
@@ -26,13 +30,32 @@ std::unique_ptr<Selector> make_doublesparse(const Recipe& recipe, const Geometry
   return make_doublesparse_selector(recipe.select, geometry.n_kv_heads, geometry.head_dim, weights);
 }
 
+std::unique_ptr<Selector> make_butler(const Recipe& recipe, const Geometry& geometry,
+                                      const std::shared_ptr<const ButlerWeights>& weights) {
+  const auto fail = [&](const std::string& what) { throw Error("recipe '" + recipe.text() + "': " + what); };
+  if (weights == nullptr) fail("the model has no trained predictor (quire train-butler)");
+  const ButlerGeometry& g = weights->geometry;
+  const auto has_heads = [&](size_t n) { return n == g.n_kv_heads; };
+  if (g.n_layers != geometry.n_layers || g.n_heads != geometry.n_heads || g.head_dim != geometry.head_dim ||
+      !std::all_of(geometry.n_kv_heads.begin(), geometry.n_kv_heads.end(), has_heads)) {
+    fail("the predictor was trained for a model of another shape");
+  }
+  const size_t dim = recipe.select.number("dim");
+  if (g.dim != dim) {
+    fail("the predictor projects keys to " + std::to_string(g.dim) +
+         " values, not dim=" + std::to_string(dim));
+  }
+  return make_butler_selector(recipe.select, weights);
+}
+
 }  // namespace
 
 std::unique_ptr<Selector> make_selector(const Recipe& recipe, const Geometry& geometry,
-                                        const Calibration* calibration) {
+                                        const ModelFacts& facts) {
   switch (recipe.select.policy) {
     case Policy::kQuest: return make_quest_selector(recipe.select);
-    case Policy::kDoubleSparse: return make_doublesparse(recipe, geometry, calibration);
+    case Policy::kDoubleSparse: return make_doublesparse(recipe, geometry, facts.calibration.get());
+    case Policy::kButler: return make_butler(recipe, geometry, facts.butler);
     case Policy::kOracle: return make_oracle_selector(recipe.select);
     case Policy::kRandom: return make_random_selector(recipe.select);
     default: return std::make_unique<SelectAll>();

@@ -10,8 +10,8 @@
 
 namespace quire {
 
-// calibration: where the recipe needs one. Throws Error for one that does not know what the policy wants.
+// Throws Error where the facts lack what the policy wants to know of the model, or do not fit it.
 std::unique_ptr<Selector> make_selector(const Recipe& recipe, const Geometry& geometry,
-                                        const Calibration* calibration);
+                                        const ModelFacts& facts);
 
 }  // namespace quire

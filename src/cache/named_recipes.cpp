@@ -48,6 +48,7 @@ const NamedRecipe kNamed[] = {
     {.name = "snapkv", .keys = kF16Rows, .values = kF16Rows, .policy = Policy::kSnapKv},
     {.name = "quest", .keys = kF16Rows, .values = kF16Rows, .policy = Policy::kQuest},
     {.name = "doublesparse", .keys = kF16Rows, .values = kF16Rows, .policy = Policy::kDoubleSparse},
+    {.name = "butler", .keys = kF16Rows, .values = kF16Rows, .policy = Policy::kButler},
     {.name = "oracle", .keys = kF16Rows, .values = kF16Rows, .policy = Policy::kOracle},
     {.name = "random", .keys = kF16Rows, .values = kF16Rows, .policy = Policy::kRandom},
 };

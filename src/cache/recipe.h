@@ -66,6 +66,8 @@ struct Recipe {
   bool calibrates_frames() const;
   // They are, or the channels by which rows are selected.
   bool needs_calibration() const;
+  // Rows are named by the model's trained predictor.
+  bool needs_butler() const { return select.policy == Policy::kButler; }
 
   // The canonical text: parse(text()) is the same recipe.
   //   full                       every token, f16 keys and values

@@ -153,6 +153,7 @@ void RecipeParser::parse_setting(std::string_view setting) {
 }
 
 bool RecipeParser::parse_exact_rows(std::string_view name, std::string_view value) {
+  if (own_policy() != nullptr && own_policy()->takes(name)) return false;
   if (name == "sink") {
     once(sink_, name) = parse_number(name, value, kMostSinks);
   } else if (name == "tail" || (named_ != nullptr && name == named_->tail_name)) {
@@ -165,14 +166,17 @@ bool RecipeParser::parse_exact_rows(std::string_view name, std::string_view valu
   return true;
 }
 
+// Of the named recipe; nullptr where it has none.
+PolicySettings* RecipeParser::own_policy() {
+  if (named_ == nullptr || named_->policy == Policy::kNone) return nullptr;
+  return &*policies_[static_cast<size_t>(info(named_->policy).axis)];
+}
+
 // Settings of a named recipe's own policies.
 bool RecipeParser::parse_policy_setting(std::string_view name, std::string_view value) {
-  if (named_ != nullptr && named_->policy != Policy::kNone) {
-    PolicySettings& settings = *policies_[static_cast<size_t>(info(named_->policy).axis)];
-    if (settings.takes(name)) {
-      settings.parse(name, value);
-      return true;
-    }
+  if (own_policy() != nullptr && own_policy()->takes(name)) {
+    own_policy()->parse(name, value);
+    return true;
   }
   if (!is_index_setting(name)) return false;
   if (named_ == nullptr || !named_->index) {

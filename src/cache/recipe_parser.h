@@ -33,6 +33,7 @@ class RecipeParser {
   void parse_settings(std::string_view settings);
   void parse_setting(std::string_view setting);
   bool parse_exact_rows(std::string_view name, std::string_view value);
+  PolicySettings* own_policy();
   bool parse_policy_setting(std::string_view name, std::string_view value);
   void parse_selection(std::string_view text);
   void parse_policy(PolicyAxis axis, std::string_view key, std::string_view text);

@@ -29,19 +29,14 @@ Codebook book_of(const SideFormat& side, size_t head_dim, uint64_t seed, std::ve
 
 }  // namespace
 
-CacheStatistics::CacheStatistics(const Recipe& recipe, const Geometry& geometry,
-                                 std::shared_ptr<const Calibration> calibration,
-                                 std::shared_ptr<const KeyBiases> key_biases)
-    : recipe_(recipe),
-      head_dim_(geometry.head_dim),
-      calibration_(std::move(calibration)),
-      key_biases_(std::move(key_biases)) {
+CacheStatistics::CacheStatistics(const Recipe& recipe, const Geometry& geometry, ModelFacts facts)
+    : recipe_(recipe), head_dim_(geometry.head_dim), facts_(std::move(facts)) {
   if (recipe.needs_calibration()) {
-    if (calibration_ == nullptr) {
+    if (facts_.calibration == nullptr) {
       throw Error("recipe '" + recipe.text() + "' needs the model's calibration (quire calibrate), or " +
                   (recipe.calibrates_frames() ? "frame=rotated" : "from=prompt"));
     }
-    const Geometry& measured = calibration_->geometry;
+    const Geometry& measured = facts_.calibration->geometry;
     if (measured.head_dim != geometry.head_dim || measured.n_kv_heads != geometry.n_kv_heads) {
       throw Error("the calibration is of a model of another shape");
     }
@@ -51,7 +46,7 @@ CacheStatistics::CacheStatistics(const Recipe& recipe, const Geometry& geometry,
     first_head_.push_back(n_heads);
     n_heads += n;
   }
-  QUIRE_CHECK(key_biases_ == nullptr || key_biases_->heads.size() == n_heads);
+  QUIRE_CHECK(facts_.key_biases == nullptr || facts_.key_biases->heads.size() == n_heads);
   if (!recipe.coded) return;
   if (geometry.head_dim > kMaxHeadDim) {
     throw Error("recipe '" + recipe.text() + "': head sizes above " + std::to_string(kMaxHeadDim) +
@@ -92,21 +87,22 @@ HeadFrames CacheStatistics::frames(size_t layer, size_t kv_head) const {
   if (frames.value_framed) frames.value.signs = signs_[index].value.data();
   const bool calibrated = recipe_.calibrates_frames();
   if (calibrated && key_kind >= FrameKind::kCalibrated) {
-    frames.key.mean = calibration_->key_mean.data() + index * head_dim_;
-    frames.key.balance = calibration_->key_balance.data() + index * head_dim_;
+    frames.key.mean = facts_.calibration->key_mean.data() + index * head_dim_;
+    frames.key.balance = facts_.calibration->key_balance.data() + index * head_dim_;
   }
   if (calibrated && value_kind == FrameKind::kCentred)
-    frames.value.mean = calibration_->value_mean.data() + index * head_dim_;
-  if (key_biases_ != nullptr && key_biases_->heads[index]) frames.key_bias = &*key_biases_->heads[index];
+    frames.value.mean = facts_.calibration->value_mean.data() + index * head_dim_;
+  if (facts_.key_biases != nullptr && facts_.key_biases->heads[index])
+    frames.key_bias = &*facts_.key_biases->heads[index];
   return frames;
 }
 
 bool CacheStatistics::has_key_bias(size_t layer) const {
-  if (key_biases_ == nullptr) return false;
-  const auto first = key_biases_->heads.begin() + static_cast<ptrdiff_t>(first_head_[layer]);
+  if (facts_.key_biases == nullptr) return false;
+  const auto first = facts_.key_biases->heads.begin() + static_cast<ptrdiff_t>(first_head_[layer]);
   const auto last = layer + 1 < first_head_.size()
-                        ? key_biases_->heads.begin() + static_cast<ptrdiff_t>(first_head_[layer + 1])
-                        : key_biases_->heads.end();
+                        ? facts_.key_biases->heads.begin() + static_cast<ptrdiff_t>(first_head_[layer + 1])
+                        : facts_.key_biases->heads.end();
   return std::any_of(first, last, [](const std::optional<KeyBias>& bias) { return bias.has_value(); });
 }
 

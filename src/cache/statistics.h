@@ -9,6 +9,7 @@
 #include "cache/geometry.h"
 #include "cache/recipe.h"
 #include "format/key_bias.h"
+#include "policy/butler.h"
 #include "store/head_frames.h"
 
 namespace quire {
@@ -30,21 +31,29 @@ struct KeyBiases {
   std::vector<std::optional<KeyBias>> heads;
 };
 
+// Radians per position of the rotated pairs of channels, of a head's half-split order.
+using RopeFrequencies = std::vector<double>;
+
+// What caches know of their model beside its shape. nullptr: it is not known, or there is none.
+struct ModelFacts {
+  std::shared_ptr<const Calibration> calibration = nullptr;
+  std::shared_ptr<const KeyBiases> key_biases = nullptr;
+  std::shared_ptr<const RopeFrequencies> rope_frequencies = nullptr;  // what keep=window turns queries by
+  std::shared_ptr<const ButlerWeights> butler = nullptr;              // the trained predictor
+};
+
 // The frames and tables of one recipe. Immutable, shared by a cache and its forks. A row's code depends on
 // the row, its layer, head and position, and the model (calibration, key biases) alone.
 class CacheStatistics {
  public:
   // Throws Error where the recipe is calibrated and there is no calibration, or one of another shape.
-  // key_biases may be nullptr: none.
-  CacheStatistics(const Recipe& recipe, const Geometry& geometry,
-                  std::shared_ptr<const Calibration> calibration,
-                  std::shared_ptr<const KeyBiases> key_biases = nullptr);
+  CacheStatistics(const Recipe& recipe, const Geometry& geometry, ModelFacts facts);
 
   // What a recipe's prompt statistics give is not in it.
   HeadFrames frames(size_t layer, size_t kv_head) const;
   // Some head's coded keys are freed of a bias, whose share of a score hangs on the position.
   bool has_key_bias(size_t layer) const;
-  const std::shared_ptr<const Calibration>& calibration() const { return calibration_; }
+  const ModelFacts& facts() const { return facts_; }
 
  private:
   struct Signs {
@@ -54,8 +63,7 @@ class CacheStatistics {
 
   Recipe recipe_;
   size_t head_dim_;
-  std::shared_ptr<const Calibration> calibration_;
-  std::shared_ptr<const KeyBiases> key_biases_;
+  ModelFacts facts_;
   std::vector<size_t> first_head_;  // [layer] index of the layer's head 0 among all heads
   std::vector<Signs> signs_;        // of all heads, where rows are rotated
   std::vector<float> key_sketch_;

@@ -6,6 +6,8 @@
 #include <thread>
 
 #include "base/error.h"
+#include "engine/butler_asset.h"
+#include "engine/butler_file.h"
 #include "engine/calibrate.h"
 #include "engine/calibration_file.h"
 #include "engine/calibration_text.h"
@@ -49,12 +51,17 @@ Engine::Engine(const OpenFile& opened, const EngineOptions& options)
 Engine::Engine(const GgufFile& file, const EngineOptions& options, Clock::time_point start)
     : on_note_(options.on_note),
       fingerprint_(file.fingerprint()),
+      asset_folders_(options.asset_folders),
       team_(checked_threads(options.n_threads)),
       pool_(options.kv_budget_bytes),
       tokenizer_(read_tokenizer(file)) {
   if (!options.calibration_path.empty()) {
     calibration_ =
         std::make_shared<const Calibration>(load_calibration(options.calibration_path, fingerprint_));
+  }
+  if (!options.butler_path.empty()) {  // refused before the work of loading
+    butler_ = std::make_shared<const ButlerWeights>(
+        load_butler(options.butler_path, fingerprint_, butler_geometry(ModelConfig::read(file))));
   }
   model_ = Model::load(file, team_, options.precision);
   read_chat_template(file);
@@ -127,15 +134,28 @@ std::shared_ptr<const Calibration> Engine::make_calibration(const std::string& p
   return calibration;
 }
 
+std::shared_ptr<const ButlerWeights> Engine::butler() {
+  const std::lock_guard lock(butler_mutex_);
+  if (butler_ != nullptr) return butler_;
+  const std::string path = find_butler_asset(asset_folders_, fingerprint_);
+  if (path.empty()) {
+    throw Error(
+        "there is no trained predictor of this model: make one with `quire train-butler` and name it "
+        "with --butler FILE");
+  }
+  butler_ = std::make_shared<const ButlerWeights>(load_butler(path, fingerprint_, butler_geometry(config())));
+  return butler_;
+}
+
 Cache Engine::make_cache(const Recipe& recipe) { return make_cache(recipe, pool_); }
 
 Cache Engine::make_cache(const Recipe& recipe, PagePool& pool) {
   return {recipe,
           config().geometry(),
           pool,
-          recipe.needs_calibration() ? calibration() : nullptr,
-          model_.key_biases(),
-          std::make_shared<const RopeFrequencies>(model_.rope_frequencies())};
+          {recipe.needs_calibration() ? calibration() : nullptr, model_.key_biases(),
+           std::make_shared<const RopeFrequencies>(model_.rope_frequencies()),
+           recipe.needs_butler() ? butler() : nullptr}};
 }
 
 void Engine::forward(std::span<const int32_t> tokens, Cache& cache, Workspace& workspace,

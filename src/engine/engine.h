@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/team.h"
 #include "cache/cache.h"
@@ -28,6 +29,8 @@ struct EngineOptions {
   Precision precision = Precision::kFast;
   uint64_t kv_budget_bytes = 0;       // of all caches together; 0: no limit
   std::string calibration_path = {};  // empty: the calibration kept for the model, made when it is missing
+  std::string butler_path = {};       // of a trained predictor; empty: the model's in one of these folders
+  std::vector<std::string> asset_folders = {};
   // Told, in one sentence each, what happens that takes time or needs to be known. Called on the thread that
   // asked for it; must not throw.
   std::function<void(const std::string& sentence)> on_note = {};
@@ -63,7 +66,10 @@ class Engine {
   // What calibrated recipes need: from the file that the options named, else as it was kept by an earlier
   // run, else measured now, within seconds, and kept. Throws Error when it cannot be measured.
   std::shared_ptr<const Calibration> calibration();
-  // An empty cache of the model, with the calibration if the recipe needs it.
+  // The model's trained predictor, which recipes with select=butler need: from the file that the options
+  // named, else as it lies in one of their folders. Throws Error where there is none, or it does not fit.
+  std::shared_ptr<const ButlerWeights> butler();
+  // An empty cache of the model, with what the recipe needs to know of it.
   Cache make_cache(const Recipe& recipe);
   // The same with pages from another pool, which outlives the cache: one that gives its memory back.
   Cache make_cache(const Recipe& recipe, PagePool& pool);
@@ -93,6 +99,9 @@ class Engine {
   std::string fingerprint_;
   std::mutex calibration_mutex_;  // taken before team_mutex_
   std::shared_ptr<const Calibration> calibration_;
+  const std::vector<std::string> asset_folders_;
+  std::mutex butler_mutex_;
+  std::shared_ptr<const ButlerWeights> butler_;
   std::mutex team_mutex_;  // a team runs one thing at a time
   Team team_;
   PagePool pool_;

@@ -96,7 +96,7 @@ uint64_t estimate_workspace(const GgufFile& file, const std::string& prefix, con
 
 // Bytes that are not of exact rows alone.
 bool needs_geometry(const Recipe& recipe) {
-  return recipe.seals() || recipe.drops() || digest_bytes(recipe.select, recipe.key_format, 1) > 0;
+  return recipe.seals() || recipe.drops() || digest_bytes(recipe.select, 1, recipe.key_format, 1) > 0;
 }
 
 }  // namespace
@@ -129,8 +129,10 @@ Geometry KvShape::coded_geometry(const Recipe& recipe, uint64_t n_tokens) const 
     throw Error("recipe '" + recipe.text() + "': head sizes above " + std::to_string(kMaxHeadDim) +
                 " cannot be coded, and the model's is " + std::to_string(key_length));
   }
-  // No format takes more than f32, and at the peak a page may exist in both forms.
-  checked_mul(cache_bytes(Recipe{Format::kF32, Format::kF32}, n_tokens), 4, "the cache");
+  // No format takes more than f32, and at the peak a page may exist in both forms. Digests come on top, of
+  // which a row's bytes are a factor that is large enough.
+  const size_t row_digest = digest_bytes(recipe.select, 1, recipe.key_format, key_length) / kTokensPerPage;
+  checked_mul(cache_bytes(Recipe{Format::kF32, Format::kF32}, n_tokens), 4 + row_digest, "the cache");
   Geometry geometry{n_kv_heads.size(), 0, key_length, {}};
   geometry.n_kv_heads.assign(n_kv_heads.begin(), n_kv_heads.end());
   return geometry;

@@ -166,6 +166,7 @@ class ForwardPass {
     if (observer_ != nullptr) {
       observer_->attention_input(index, cache.n_tokens() + first, n, normed.floats);
     }
+    if (cache.predicts(index)) cache.predict(worker_, index, normed.floats);
     multiply(worker_, model_.precision_, normed, {{&layer.q, q, ld}, {&layer.k, k, ld}, {&layer.v, v, ld}});
     rotate(layer, first, n, q, k, v, ld);
     // The rows are complete, and stay until this member too has left the phases that read them.

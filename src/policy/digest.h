@@ -9,6 +9,6 @@
 namespace quire {
 
 // Bytes a page and KV head; 0: the policy judges by nothing of the kind.
-size_t digest_bytes(const PolicyChoice& select, Format key_format, size_t head_dim);
+size_t digest_bytes(const PolicyChoice& select, size_t layer, Format key_format, size_t head_dim);
 
 }  // namespace quire

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "store/head_frames.h"
@@ -11,6 +12,14 @@
 #include "store/store.h"
 
 namespace quire {
+
+class Worker;
+
+// What naming rows ahead has cost and given.
+struct PredictionCounts {
+  uint64_t predictor_calls = 0;
+  uint64_t neighbour_rows = 0;  // named for standing beside others, summed over layers and KV heads
+};
 
 // What a step saw, handed to the policies after it.
 struct StepStats {
@@ -29,6 +38,8 @@ struct StepStats {
   // queries that see it.
   std::vector<float> token_scores = {};
   size_t observed_layers = 0;
+  // Where rows are named ahead of their layers (Selector::predict).
+  PredictionCounts predictions = {};
 };
 
 // One KV head of a step of one token, which the view already holds.
@@ -69,6 +80,20 @@ class Selector {
   // The queries of the tokens from first on, q [n][ldq], of a KV head whose group begins at q.
   virtual void observe(const HeadStep& /*step*/, size_t /*first*/, size_t /*n*/, size_t /*ldq*/) {}
   virtual void end_layer(Store&, size_t /*layer*/, size_t /*kv_head*/, size_t /*n_tokens*/) {}
+
+  // A step of n_new tokens begins, behind n_tokens that the sequence has.
+  virtual void begin_step(size_t /*n_tokens*/, size_t /*n_new*/) {}
+  // Wants to see what this layer's attention takes in, in the step of one token at hand: predict() is to be
+  // called for it before rows of the layer are appended, by all members of a team. input [width]
+  virtual bool predicts(size_t /*layer*/) const { return false; }
+  virtual PredictionCounts predict(Worker&, const Store&, size_t /*layer*/, const float* /*input*/) {
+    return {};
+  }
+  // What that has named, of the layers that follow `layer`; whatever is read in any case is not among it.
+  virtual std::span<const Selection> predicted(size_t /*layer*/) const { return {}; }
+  // What a sequence must know beside its pages to go on as if it had never been kept elsewhere.
+  virtual std::vector<uint64_t> state(size_t /*n_tokens*/) const { return {}; }
+  virtual void restore_state(size_t /*n_tokens*/, std::span<const uint64_t>) {}
 };
 
 // Reads everything.

@@ -36,6 +36,15 @@ constexpr PolicySetting kDoubleSparseSettings[] = {
     {"dense", 0, 0, 4096, true},
     {"from", 0, 0, 1, true, "model|prompt"},
 };
+constexpr PolicySetting kButlerSettings[] = {
+    {"sink", 4, 0, kMostRows, true},
+    {"local", 64, 1, kMostRows, true},
+    {"interval", 1, 1, kMostRows, true},
+    {"neighbours", 0, 0, 1, true, "off|on"},
+    {"keys", 0, 0, 1, true, "bf16|int8"},
+    {"heads", 0, 0, 1, true, "probability|score"},
+    {"dim", 16, 1, 256, true},
+};
 constexpr PolicySetting kOracleSettings[] = {{"dense", 0, 0, 4096, true}};
 constexpr PolicySetting kRandomSettings[] = {
     {"dense", 0, 0, 4096, true},
@@ -106,6 +115,14 @@ constexpr PolicyInfo kPolicies[kPolicyCount - 1] = {
      kDoubleSparseSettings,
      "rows with the highest score over a few channels, kept apart at few bits",
      "DoubleSparse, arXiv 2408.07092"},
+    {"butler",
+     "butler",
+     PolicyAxis::kSelect,
+     {0.075, 0},
+     kButlerSettings,
+     "the first and the newest rows, and those that a trained predictor names layers ahead, every so many "
+     "steps",
+     "TokenButler, arXiv 2503.07518"},
     {"oracle",
      "oracle",
      PolicyAxis::kSelect,

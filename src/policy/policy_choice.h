@@ -28,11 +28,12 @@ enum class Policy : uint8_t {
   kSnapKv,
   kQuest,
   kDoubleSparse,
+  kButler,
   kOracle,
   kRandom,
   kHotPages,
 };
-constexpr size_t kPolicyCount = 11;
+constexpr size_t kPolicyCount = 12;
 constexpr size_t kMostPolicySettings = 9;
 
 // A number that a policy takes.

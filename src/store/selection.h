@@ -19,6 +19,8 @@ class Selection {
       : all_(false), n_pages_(n_pages), words_(n_kv_heads * n_pages, 0) {}
 
   bool is_all() const { return all_; }
+  // Pages that words were asked for; 0 of all().
+  size_t n_pages() const { return n_pages_; }
   uint64_t word(size_t kv_head, size_t page) const {
     return all_ ? ~uint64_t{0} : words_[kv_head * n_pages_ + page];
   }

@@ -134,6 +134,8 @@ class Comparison {
     if (run.mass_count > 0) row.mass = run.mass_sum / static_cast<double>(run.mass_count);
     row.rows_read_per_token = run.tally.rows_per_token();
     row.bytes_read_per_token = run.tally.bytes_per_token();
+    row.predictor_calls_per_token = run.tally.predictor_calls_per_token();
+    row.neighbour_rows_per_token = run.tally.neighbour_rows_per_token();
     return row;
   }
 

@@ -33,6 +33,8 @@ struct Divergence {
   double bits_per_value = 0;       // of keys and values in the end, every byte of the cache counted
   double rows_read_per_token = 0;  // key rows, summed over layers and KV heads
   double bytes_read_per_token = 0;
+  double predictor_calls_per_token = 0;  // of recipes whose rows a predictor names
+  double neighbour_rows_per_token = 0;   // rows that it adds as neighbours, of rows_read_per_token at most
 
   // What perplexity gains, as a share of that of `full`.
   double ppl_change() const { return ppl / ppl_full - 1; }

@@ -24,6 +24,8 @@ void CacheTally::add_step(const StepStats& stats) {
   ++n_steps_;
   rows_ += stats.rows_read;
   bytes_ += stats.bytes_read;
+  predictions_.predictor_calls += stats.predictions.predictor_calls;
+  predictions_.neighbour_rows += stats.predictions.neighbour_rows;
 }
 
 void CacheTally::add_size(const Cache& cache) {
@@ -34,6 +36,8 @@ void CacheTally::add_size(const Cache& cache) {
 double CacheTally::bits_per_value() const { return 8 * ratio(size_bytes_, n_values_); }
 double CacheTally::rows_per_token() const { return ratio(rows_, n_steps_); }
 double CacheTally::bytes_per_token() const { return ratio(bytes_, n_steps_); }
+double CacheTally::predictor_calls_per_token() const { return ratio(predictions_.predictor_calls, n_steps_); }
+double CacheTally::neighbour_rows_per_token() const { return ratio(predictions_.neighbour_rows, n_steps_); }
 
 Stepper::Stepper(Engine& engine) : engine_(engine), logits_(engine.config().vocabulary) {}
 

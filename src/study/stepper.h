@@ -24,9 +24,12 @@ class CacheTally {
   double bits_per_value() const;  // every byte of the caches counted; 0 without a size
   double rows_per_token() const;  // key rows, summed over layers and KV heads; 0 without a step
   double bytes_per_token() const;
+  double predictor_calls_per_token() const;
+  double neighbour_rows_per_token() const;  // of rows_per_token()
 
  private:
   uint64_t n_steps_ = 0;
+  PredictionCounts predictions_ = {};
   uint64_t rows_ = 0;
   uint64_t bytes_ = 0;
   uint64_t size_bytes_ = 0;

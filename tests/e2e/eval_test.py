@@ -53,7 +53,7 @@ class EvalPpl(QuireTest):
 
 class EvalKl(QuireTest):
     KEYS = ["recipe", "kl_mean", "kl_p99", "same_top1", "ppl", "ppl_full", "mass", "bits_per_value",
-            "rows_read_per_token", "bytes_read_per_token"]
+            "rows_read_per_token", "bytes_read_per_token", "predictor_calls_per_token", "neighbour_rows_per_token"]
 
     def setUp(self):
         super().setUp()

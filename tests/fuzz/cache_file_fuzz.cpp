@@ -50,7 +50,7 @@ void attend(quire::Cache& cache) {
 void take_over(quire::SavedCache saved) {
   saved.calibration.reset();  // a hash, which no mutation meets
   quire::PagePool pool;
-  quire::Cache cache(saved.recipe, kTiny, pool, calibration());
+  quire::Cache cache(saved.recipe, kTiny, pool, {.calibration = calibration()});
   if (!saved.mismatch(cache).empty()) return;
   saved.restore(cache);
   require(cache.n_tokens() == saved.n_tokens);

@@ -82,7 +82,7 @@ void run_step(Cache& cache, const Rows& rows, size_t n, Team& team) {
 std::vector<std::vector<std::byte>> coded(const Recipe& recipe, const Rows& rows, size_t step,
                                           int n_threads) {
   PagePool pool;
-  Cache cache(recipe, kShape, pool, made_up_calibration());
+  Cache cache(recipe, kShape, pool, {.calibration = made_up_calibration()});
   Team team(n_threads);
   while (cache.n_tokens() < rows.n_tokens) {
     run_step(cache, rows, std::min(step, rows.n_tokens - cache.n_tokens()), team);

@@ -236,7 +236,7 @@ TEST(Dropping, BytesAreThoseOfTheRowsLeft) {
     const Recipe recipe = Recipe::parse(text);
     const uint64_t peak = prompt.shape.peak_bytes(recipe, 0, 1000, 0);
     PagePool pool(peak);
-    Cache cache(recipe, prompt.shape, pool, nullptr, nullptr, frequencies(64));
+    Cache cache(recipe, prompt.shape, pool, {.rope_frequencies = frequencies(64)});
     Team team(1);
     Outputs out = empty_outputs(prompt);
     run_step(cache, prompt, 0, 1000, 1000, team, out);
@@ -246,7 +246,7 @@ TEST(Dropping, BytesAreThoseOfTheRowsLeft) {
     // One layer's rows at a time.
     EXPECT_LT(peak, prompt.shape.cache_bytes(Recipe{}, 1000)) << text;
     PagePool small(peak - 1);
-    Cache refused(recipe, prompt.shape, small, nullptr, nullptr, frequencies(64));
+    Cache refused(recipe, prompt.shape, small, {.rope_frequencies = frequencies(64)});
     EXPECT_THROW(refused.begin_step(1000, 1), Error) << text;
   }
 }

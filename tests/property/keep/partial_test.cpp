@@ -31,7 +31,7 @@ void check_outputs(const Geometry& shape, const std::string& text) {
   Keeper keeper(prompt, text);
   keeper.grow(prompt, 300, 300);
   keeper.grow(prompt, n, 1);
-  const CacheStatistics statistics(recipe, shape, nullptr);
+  const CacheStatistics statistics(recipe, shape, {});
   const size_t group = shape.n_heads / shape.n_kv_heads[0];
   double worst = 0, worst_if_coded = 0;
   for (size_t token = 310; token < n; token += 11) {

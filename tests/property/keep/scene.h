@@ -25,8 +25,8 @@ inline std::shared_ptr<const RopeFrequencies> frequencies(size_t head_dim) {
 // A cache, its team and what has come out of it.
 struct Keeper {
   Keeper(const Prompt& prompt, const std::string& recipe, int n_threads = 1)
-      : cache(Recipe::parse(recipe), prompt.shape, pool, nullptr, nullptr,
-              frequencies(prompt.shape.head_dim)),
+      : cache(Recipe::parse(recipe), prompt.shape, pool,
+              {.rope_frequencies = frequencies(prompt.shape.head_dim)}),
         team(n_threads),
         out(empty_outputs(prompt)) {}
 

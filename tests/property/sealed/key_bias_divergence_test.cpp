@@ -97,7 +97,7 @@ std::vector<float> weights_of(const Scene& scene, const Recipe& recipe,
   std::vector<float> v(kTokens * scene.dim);
   for (size_t d = 0; d < scene.dim && first + d < kTokens; ++d) v[(first + d) * scene.dim + d] = 1;
   PagePool pool;
-  Cache cache(recipe, scene.shape, pool, nullptr, std::move(biases));
+  Cache cache(recipe, scene.shape, pool, {.key_biases = std::move(biases)});
   Team team(1);
   std::vector<float> out(scene.q.size());
   const auto step = [&](size_t begin, size_t n, bool attends) {

@@ -68,7 +68,7 @@ TEST(KeyBiasOutput, ExactKeysAreLeftAlone) {
 
 struct Filled {
   Filled(const BiasedPrompt& prompt, const Recipe& recipe, size_t step, int n_threads = 1)
-      : cache(recipe, prompt.shape, pool, nullptr, prompt.key_biases),
+      : cache(recipe, prompt.shape, pool, {.key_biases = prompt.key_biases}),
         team(n_threads),
         out(empty_outputs(prompt)) {
     run_rest(cache, prompt, step, team, out);

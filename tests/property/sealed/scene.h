@@ -93,7 +93,7 @@ template <typename Selected>
 std::vector<std::vector<double>> expected_outputs(
     const Prompt& prompt, const Recipe& recipe, size_t layer, size_t first, const Selected& selected,
     const std::function<std::vector<double>(size_t, size_t)>& bias = {}) {
-  const CacheStatistics statistics(recipe, prompt.shape, nullptr);
+  const CacheStatistics statistics(recipe, prompt.shape, {});
   const size_t dim = prompt.shape.head_dim;
   const size_t n_kv_heads = prompt.shape.n_kv_heads[layer];
   const size_t group = prompt.shape.n_heads / n_kv_heads;
@@ -166,7 +166,7 @@ inline std::vector<float> last_step_output(const Prompt& prompt, const Recipe& r
                                            std::shared_ptr<const KeyBiases> key_biases = nullptr) {
   PagePool pool;
   poison(pool, recipe, prompt.shape, prompt.n_tokens);
-  Cache cache(recipe, prompt.shape, pool, nullptr, std::move(key_biases));
+  Cache cache(recipe, prompt.shape, pool, {.key_biases = std::move(key_biases)});
   Team team(n_threads);
   Outputs out = empty_outputs(prompt);
   const size_t first = prompt.n_tokens - n_last;

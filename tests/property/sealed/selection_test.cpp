@@ -12,7 +12,7 @@ struct Layer {
   Layer(const Prompt& prompt_, const Recipe& recipe_)
       : prompt(prompt_),
         recipe(recipe_),
-        statistics(recipe_, prompt_.shape, nullptr),
+        statistics(recipe_, prompt_.shape, {}),
         store(layer_layouts(recipe_, prompt_.shape), pool) {
     poison(pool, recipe, prompt.shape, prompt.n_tokens);
     store.extend(prompt.n_tokens);

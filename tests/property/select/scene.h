@@ -38,7 +38,7 @@ struct SelectScene {
         recipe(Recipe::parse(text)),
         calibration(channel_calibration(prompt.shape, 5)),
         store(layer_layouts(recipe, prompt.shape), pool),
-        selector(make_selector(recipe, prompt.shape, calibration.get())) {
+        selector(make_selector(recipe, prompt.shape, {.calibration = calibration})) {
     while (store.n_tokens() < prompt.n_tokens) append(std::min(step, prompt.n_tokens - store.n_tokens()));
   }
 

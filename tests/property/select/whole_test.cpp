@@ -23,7 +23,7 @@ std::string with_budget(const char* selector, const std::string& budget) {
 struct Grown {
   Grown(const Recipe& recipe, const Prompt& prompt_in, int n_threads = 1)
       : prompt(prompt_in),
-        cache(recipe, prompt.shape, pool, channel_calibration(prompt.shape, 5)),
+        cache(recipe, prompt.shape, pool, {.calibration = channel_calibration(prompt.shape, 5)}),
         team(n_threads),
         out(empty_outputs(prompt)) {}
 
@@ -274,7 +274,7 @@ TEST(SelectedRefusals, NameWhatIsMissing) {
   Calibration old = *channel_calibration(shape, 1);
   old.query_key.clear();
   try {
-    Cache(recipe, shape, pool, std::make_shared<const Calibration>(old));
+    Cache(recipe, shape, pool, {.calibration = std::make_shared<const Calibration>(old)});
     ADD_FAILURE() << "was accepted";
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("quire calibrate"), std::string::npos) << error.what();

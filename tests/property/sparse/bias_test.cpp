@@ -32,7 +32,7 @@ TEST(SparseKeyBias, StatisticsAreOfKeysWithoutIt) {
     Team team(1);
     Outputs out = empty_outputs(plain);
     Cache first(recipe, shape, pool);
-    Cache second(recipe, shape, pool, nullptr, biased.key_biases);
+    Cache second(recipe, shape, pool, {.key_biases = biased.key_biases});
     run_rest(first, plain, 600, team, out);
     run_rest(second, biased, 600, team, out);
     const LayerStatistics& wanted = *first.layer_statistics(0);

@@ -49,7 +49,7 @@ struct DecodeOptions {
 inline Decoded decode_last(const Prompt& prompt, const Recipe& recipe, const DecodeOptions& options = {}) {
   PagePool pool;
   poison(pool, recipe, prompt.shape, prompt.n_tokens);
-  Cache cache(recipe, prompt.shape, pool, nullptr, options.key_biases);
+  Cache cache(recipe, prompt.shape, pool, {.key_biases = options.key_biases});
   cache.measure_mass(options.measure_mass);
   Team team(options.n_threads);
   fill(cache, prompt, prompt.n_tokens - 1, options.step, team);
@@ -98,7 +98,7 @@ struct WeightsPrompt : Prompt {
 // What the cache's codes say of a WeightsPrompt's last query.
 struct Scores {
   Scores(const WeightsPrompt& prompt, const Recipe& recipe) : n_tokens(prompt.n_tokens) {
-    const CacheStatistics statistics(recipe, prompt.shape, nullptr);
+    const CacheStatistics statistics(recipe, prompt.shape, {});
     const size_t dim = prompt.shape.head_dim;
     n_sealed = sealed_pages(recipe, n_tokens - 1) * kTokensPerPage;
     n_sinks = n_sealed > 0 ? recipe.sink_tokens : 0;

@@ -67,7 +67,7 @@ inline std::vector<float> rows_as_read(const Grown& grown, const Prompt& prompt,
   const Recipe& recipe = grown.cache.recipe();
   const size_t dim = prompt.shape.head_dim;
   const size_t n = grown.cache.n_tokens();
-  const CacheStatistics statistics(recipe, prompt.shape, nullptr);
+  const CacheStatistics statistics(recipe, prompt.shape, {});
   HeadFrames frames = statistics.frames(layer, head);
   if (const LayerStatistics* made = grown.cache.layer_statistics(layer))
     frames = made->apply(frames, head, dim);

@@ -102,9 +102,9 @@ TEST_P(KeyBiasOfModel, IsNotInTheCalibration) {
   }
   const std::vector<float> exact = biased.logits(biased.engine.make_cache(Recipe::parse("f32")));
   const double coded = biased.divergence(
-      exact, biased.logits(Cache(Recipe::parse("k=turbo4,v=f16,tail=10"), biased.engine.config().geometry(),
-                                 biased.pool, std::make_shared<const Calibration>(measured),
-                                 biased.engine.model().key_biases())));
+      exact, biased.logits(Cache(
+                 Recipe::parse("k=turbo4,v=f16,tail=10"), biased.engine.config().geometry(), biased.pool,
+                 {std::make_shared<const Calibration>(measured), biased.engine.model().key_biases()})));
   EXPECT_LE(coded, kLargestDivergence);
   RecordProperty("coded", std::to_string(coded));
 }

@@ -1,0 +1,294 @@
+#include "policy/select_butler.h"
+
+#include <algorithm>
+#include <bit>
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+#include "base/team.h"
+#include "kernels/ops.h"
+#include "policy/butler_predictor.h"
+#include "policy/highest.h"
+#include "policy/projected_keys.h"
+
+namespace quire {
+
+namespace {
+
+constexpr size_t kStateHeader = 2;
+
+size_t pages_for(size_t n_tokens) { return (n_tokens + kTokensPerPage - 1) / kTokensPerPage; }
+
+// Of all rows of a step.
+struct Shares {
+  size_t sinks;
+  size_t local;
+  size_t named;
+};
+
+// The highest score of any head: scores [n_tiles][group][64] -> best [n_tiles * 64].
+void best_scores(const float* scores, size_t n_tiles, size_t group, std::vector<float>& best) {
+  best.assign(n_tiles * kTokensPerPage, kNoScore);
+  for (size_t i = 0; i < n_tiles * group * kTokensPerPage; ++i) {
+    float& to = best[i / (group * kTokensPerPage) * kTokensPerPage + i % kTokensPerPage];
+    to = scores[i] > to ? scores[i] : to;  // what is no number stays out
+  }
+}
+
+class SelectButler : public Selector {
+ public:
+  SelectButler(const PolicyChoice& choice, std::shared_ptr<const ButlerWeights> weights)
+      : budget_(choice.budget),
+        n_sinks_(choice.number("sink")),
+        n_local_(choice.number("local")),
+        interval_(choice.number("interval")),
+        adds_neighbours_(choice.number("neighbours") == 1),
+        by_probability_(choice.number("heads") == 0),
+        batch_(std::bit_floor(std::min(n_local_, kTokensPerPage))),
+        layout_(choice),
+        predictor_(std::make_shared<const ButlerPredictor>(std::move(weights))),
+        named_(predictor_->geometry().n_layers, Selection::all()) {}
+
+  std::unique_ptr<Selector> copy() const override { return std::make_unique<SelectButler>(*this); }
+
+  bool selects(size_t layer, size_t) const override { return sparse_ && !named_[layer].is_all(); }
+
+  void select(const HeadStep& step, Selection& selection) override {
+    const size_t n_tokens = step.view->n_tokens;
+    const Shares shares = shares_of(n_tokens);
+    selection.mark_range(step.kv_head, 0, shares.sinks);
+    selection.mark_range(step.kv_head, n_tokens - shares.local, n_tokens);
+    const Selection& named = named_[step.layer];
+    for (size_t page = 0; page < named.n_pages(); ++page) {
+      selection.mark_word(step.kv_head, page, named.word(step.kv_head, page));
+    }
+  }
+
+  uint64_t digest_bytes_read(const LayerView& view) const override {
+    return due_ ? n_projected(view.n_tokens - 1) * layout_.row_bytes() : 0;
+  }
+
+  // Whole batches, page by page.
+  void append(Store& store, size_t layer, size_t kv_head, size_t first, size_t n) override {
+    if (layer == 0) return;
+    const LayerView view = store.view(layer, first + n);
+    const size_t end = n_projected(first + n);
+    std::vector<float> room;
+    for (size_t begin = n_projected(first); begin < end;) {
+      const size_t page = begin / kTokensPerPage;
+      const size_t count = std::min(end, (page + 1) * kTokensPerPage) - begin;
+      project_keys(layout_, predictor_->projection(layer, kv_head), view.layout->head_dim,
+                   view.layout->key_format, view.keys(kv_head, page), begin % kTokensPerPage, count, room,
+                   store.open_digest(layer, kv_head, page));
+      begin += count;
+    }
+  }
+
+  void begin_step(size_t n_tokens, size_t n_new) override {
+    const bool goes_on = n_tokens == n_expected_ && was_single_ && n_new == 1;
+    if (!goes_on) named_at_.reset();  // cut, or with many new rows that nothing names
+    sparse_ = goes_on && budget_.of(n_tokens + 1) < n_tokens + 1;
+    due_ = sparse_ && (!named_at_ || n_tokens - *named_at_ >= interval_);
+    if (due_) named_at_ = n_tokens;
+    if (due_ || !named_at_) std::fill(named_.begin(), named_.end(), Selection::all());
+    was_single_ = n_new == 1;
+    n_expected_ = n_tokens + n_new;
+  }
+
+  bool predicts(size_t layer) const override {
+    const ButlerGeometry& g = predictor_->geometry();
+    return due_ && layer % g.stride == 0 && layer + 1 < g.n_layers;
+  }
+
+  PredictionCounts predict(Worker& worker, const Store& store, size_t layer, const float* input) override {
+    const ButlerGeometry& g = predictor_->geometry();
+    const size_t producer = layer / g.stride;
+    const size_t n_items = g.n_slots(producer) * g.n_kv_heads;
+    if (worker.rank() == 0) begin_prediction(store, producer, n_items);
+    std::vector<float> normed(g.width);
+    predictor_->normalise(producer, input, normed.data());  // each member for itself, as it is short
+    worker.barrier();
+    const auto rows = static_cast<int64_t>(ButlerPredictor::kRows);
+    worker.share(static_cast<int64_t>(g.hidden), rows, [&](int64_t first, int64_t last) {
+      predictor_->hidden(producer, normed.data(), static_cast<size_t>(first), static_cast<size_t>(last),
+                         hidden_.data());
+    });
+    worker.share(static_cast<int64_t>(g.query_values(producer)), rows, [&](int64_t first, int64_t last) {
+      predictor_->queries(producer, hidden_.data(), static_cast<size_t>(first), static_cast<size_t>(last),
+                          queries_.data());
+    });
+    worker.share(static_cast<int64_t>(n_items), 1, [&](int64_t item, int64_t) {
+      const auto i = static_cast<size_t>(item);
+      n_neighbours_[i] = name_rows(store, layer, i / g.n_kv_heads, i % g.n_kv_heads);
+    });
+    PredictionCounts counts{1, 0};
+    for (size_t i = 0; i < n_items; ++i) counts.neighbour_rows += n_neighbours_[i];
+    return counts;
+  }
+
+  std::span<const Selection> predicted(size_t layer) const override {
+    const ButlerGeometry& g = predictor_->geometry();
+    return std::span(named_).subspan(layer + 1, g.n_slots(layer / g.stride));
+  }
+
+  std::vector<uint64_t> state(size_t n_tokens) const override {
+    if (n_tokens != n_expected_) return {0, 0};
+    const bool named = named_at_ && !named_[1].is_all();
+    std::vector<uint64_t> values = {was_single_, named ? *named_at_ + 1 : 0};
+    for (size_t layer = 1; named && layer < named_.size(); ++layer) {
+      for (size_t i = 0; i < predictor_->geometry().n_kv_heads * pages_for(*named_at_); ++i) {
+        values.push_back(named_[layer].word(i / pages_for(*named_at_), i % pages_for(*named_at_)));
+      }
+    }
+    return values;
+  }
+
+  void restore_state(size_t n_tokens, std::span<const uint64_t> values) override {
+    n_expected_ = n_tokens;
+    was_single_ = values[0] != 0;
+    named_at_.reset();
+    std::fill(named_.begin(), named_.end(), Selection::all());
+    if (values[1] == 0) return;
+    named_at_ = values[1] - 1;
+    const size_t n_pages = pages_for(*named_at_);
+    const size_t n_heads = predictor_->geometry().n_kv_heads;
+    values = values.subspan(kStateHeader);
+    for (size_t layer = 1; layer < named_.size(); ++layer, values = values.subspan(n_heads * n_pages)) {
+      named_[layer] = Selection(n_heads, n_pages);
+      for (size_t i = 0; i < n_heads * n_pages; ++i) {
+        named_[layer].mark_word(i / n_pages, i % n_pages, values[i]);
+      }
+    }
+  }
+
+ private:
+  // Where a budget does not cover sinks and local rows, the newest rows are what is left.
+  Shares shares_of(size_t n_tokens) const {
+    const size_t n_rows = budget_.of(n_tokens);
+    const size_t local = std::min(n_local_, n_rows);
+    const size_t sinks = std::min(n_sinks_, n_rows - local);
+    return {sinks, local, n_rows - local - sinks};
+  }
+
+  size_t n_projected(size_t n_tokens) const { return n_tokens / batch_ * batch_; }
+
+  void begin_prediction(const Store& store, size_t producer, size_t n_items) {
+    const ButlerGeometry& g = predictor_->geometry();
+    hidden_.resize(g.hidden);
+    queries_.resize(g.query_values(producer));
+    n_neighbours_.assign(n_items, 0);
+    const size_t first = g.producer_layer(producer) + 1;
+    for (size_t i = 0; i < g.n_slots(producer); ++i) {
+      named_[first + i] = Selection(g.n_kv_heads, pages_for(store.n_tokens()));
+    }
+  }
+
+  // Of one KV head of a layer that the producer serves; how many are there as neighbours.
+  size_t name_rows(const Store& store, size_t producer_layer, size_t slot, size_t kv_head) {
+    const ButlerGeometry& g = predictor_->geometry();
+    const size_t layer = producer_layer + 1 + slot;
+    const size_t n_tokens = store.n_tokens();
+    const Shares shares = shares_of(n_tokens + 1);
+    const size_t last = n_tokens + 1 - shares.local;  // behind the candidates, which are all projected
+    if (shares.named == 0 || last <= shares.sinks) return 0;
+    const size_t group = g.n_heads / g.n_kv_heads;
+    const LayerView view = store.view(layer, n_tokens);
+    std::vector<float> values;
+    std::vector<float> room;
+    score_rows(view, kv_head, group, queries_.data() + (slot * g.n_heads + kv_head * group) * g.dim, values,
+               room);
+    prefer_kept(view, kv_head, values);
+    std::fill(values.begin(), values.begin() + static_cast<ptrdiff_t>(shares.sinks), kNoScore);
+    values.resize(last);
+    std::vector<size_t> chosen;
+    choose_highest(values, shares.named, room, [&](size_t token) { chosen.push_back(token); });
+    size_t n_added = 0;
+    if (adds_neighbours_) {
+      std::reverse(chosen.begin(), chosen.end());
+      const size_t n_own = chosen.size();
+      chosen = with_neighbours(chosen, last, 2 * shares.named);
+      n_added = chosen.size() - n_own;
+    }
+    for (const size_t token : chosen) named_[layer].mark(kv_head, token);
+    return n_added;
+  }
+
+  // The estimates of all projected rows: q [group][dim] -> values [page * 64], the best of any head.
+  void score_rows(const LayerView& view, size_t kv_head, size_t group, const float* q,
+                  std::vector<float>& values, std::vector<float>& room) const {
+    const size_t n = n_projected(view.n_tokens);
+    const size_t n_pages = pages_for(n);
+    const size_t tile = group * kTokensPerPage;
+    std::vector<float> scores(n_pages * tile);
+    for (size_t page = 0; page < n_pages; ++page) {
+      const std::byte* next = page + 1 < n_pages ? view.digest(kv_head, page + 1) : nullptr;
+      score_projected(layout_, q, group, view.digest(kv_head, page), next, room, scores.data() + page * tile);
+    }
+    for (size_t h = 0; h < group && n % kTokensPerPage != 0; ++h) {
+      float* own = scores.data() + (n_pages - 1) * tile + h * kTokensPerPage;
+      std::fill(own + n % kTokensPerPage, own + kTokensPerPage, kNoScore);
+    }
+    if (by_probability_) {
+      best_log_probabilities(scores.data(), n_pages, group, values);
+    } else {
+      best_scores(scores.data(), n_pages, group, values);
+    }
+  }
+
+  RowBudget budget_;
+  size_t n_sinks_;
+  size_t n_local_;
+  size_t interval_;
+  bool adds_neighbours_;
+  bool by_probability_;
+  size_t batch_;  // rows whose keys are projected together: divides a page, and local rows cover it
+  ProjectedLayout layout_;
+  std::shared_ptr<const ButlerPredictor> predictor_;
+
+  // Of the sequence.
+  size_t n_expected_ = 0;           // tokens, if nothing is cut
+  bool was_single_ = false;         // the last step
+  std::optional<size_t> named_at_;  // tokens that there were when rows were named
+  std::vector<Selection> named_;    // [layer] all(): nothing is named
+
+  // Of the step at hand.
+  bool sparse_ = false;
+  bool due_ = false;
+  std::vector<float> hidden_;
+  std::vector<float> queries_;        // [slot][query head][dim]
+  std::vector<size_t> n_neighbours_;  // [slot][kv_head]
+};
+
+}  // namespace
+
+std::vector<size_t> with_neighbours(std::span<const size_t> chosen, size_t last, size_t n_most) {
+  std::vector<size_t> all(chosen.begin(), chosen.end());
+  for (size_t begin = 0; begin < chosen.size();) {
+    size_t end = begin + 1;
+    while (end < chosen.size() && chosen[end] == chosen[end - 1] + 1) ++end;
+    for (size_t i = begin; i < end; ++i) all.push_back(std::min(chosen[i] + (end - begin), last - 1));
+    begin = end;
+  }
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  while (!all.empty() && all.size() < n_most && all.back() + 1 < last) all.push_back(all.back() + 1);
+  return all;
+}
+
+bool butler_state_fits(std::span<const uint64_t> state, std::span<const size_t> n_kv_heads, size_t n_tokens) {
+  if (state.size() < kStateHeader || state[0] > 1 || state[1] > n_tokens) return false;
+  if (state[1] == 0) return state.size() == kStateHeader;
+  if (state[0] == 0) return false;  // rows are named for steps of one token
+  size_t n_heads = 0;
+  for (size_t layer = 1; layer < n_kv_heads.size(); ++layer) n_heads += n_kv_heads[layer];
+  return state.size() == kStateHeader + n_heads * pages_for(state[1] - 1);
+}
+
+std::unique_ptr<Selector> make_butler_selector(const PolicyChoice& choice,
+                                               std::shared_ptr<const ButlerWeights> weights) {
+  QUIRE_CHECK(weights->geometry.dim == choice.number("dim"));
+  return std::make_unique<SelectButler>(choice, std::move(weights));
+}
+
+}  // namespace quire

@@ -1,0 +1,58 @@
+#include "engine/butler_asset.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <vector>
+
+#include "base/error.h"
+#include "engine/butler_file.h"
+#include "unit/engine/tiny_model.h"
+#include "unit/temporary_folder.h"
+
+namespace quire {
+namespace {
+
+class ButlerAsset : public test::TemporaryFolder {};
+
+TEST_F(ButlerAsset, IsThatOfTheFirstFolderThatHasIt) {
+  const std::string a = folder / "a";
+  const std::string b = folder / "b";
+  std::filesystem::create_directory(a);
+  std::filesystem::create_directory(b);
+  const std::vector<std::string> folders = {"/no/such/folder", a, b};
+  EXPECT_EQ(find_butler_asset(folders, "00ff"), "");
+  std::ofstream(b + "/butler-00ff.safetensors") << "b";
+  std::ofstream(a + "/butler-00fe.safetensors") << "a";
+  EXPECT_EQ(find_butler_asset(folders, "00ff"), b + "/butler-00ff.safetensors");
+  EXPECT_EQ(find_butler_asset(folders, "00fe"), a + "/butler-00fe.safetensors");
+  EXPECT_EQ(find_butler_asset({}, "00ff"), "");
+}
+
+// An engine finds the predictor of its model, says what is missing, and refuses what does not fit.
+TEST_F(ButlerAsset, EngineFindsItsOwn) {
+  test::TinyEngine tiny({.n_threads = 1, .asset_folders = {folder.string()}});
+  const Recipe recipe = Recipe::parse("butler(budget=20)");
+  try {
+    tiny.engine.make_cache(recipe);
+    ADD_FAILURE() << "there is none";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("quire train-butler"), std::string::npos) << error.what();
+  }
+  tiny.engine.make_cache(Recipe::parse("quest"));  // needs none
+  ButlerGeometry geometry = butler_geometry(tiny.engine.config());
+  geometry.hidden = 8;
+  const std::string path = folder.string() + "/" + butler_asset_name(tiny.engine.fingerprint());
+  save_butler(ButlerWeights::zeros(geometry), tiny.engine.fingerprint(), path, SafetensorsType::kF32);
+  tiny.engine.make_cache(recipe);
+  EXPECT_EQ(tiny.engine.butler(), tiny.engine.butler());
+  EXPECT_EQ(tiny.engine.butler()->geometry.hidden, 8u);
+  save_butler(ButlerWeights::zeros(geometry), "0123456789abcdef", path, SafetensorsType::kF32);
+  test::TinyEngine other({.n_threads = 1, .asset_folders = {folder.string()}});
+  EXPECT_THROW(other.engine.make_cache(recipe), Error);
+  EXPECT_THROW(test::TinyEngine({.n_threads = 1, .butler_path = path}), Error);
+}
+
+}  // namespace
+}  // namespace quire
