@@ -66,7 +66,8 @@ class SelectButler : public Selector {
   }
 
   uint64_t digest_bytes_read(const LayerView& view) const override {
-    return due_ ? n_projected(view.n_tokens - 1) * layout_.row_bytes() : 0;
+    if (!due_ || shares_of(view.n_tokens).named == 0) return 0;
+    return n_projected(view.n_tokens - 1) * layout_.row_bytes();
   }
 
   // Whole batches, page by page.

@@ -38,12 +38,12 @@ inline std::shared_ptr<ButlerWeights> random_butler(const ButlerGeometry& g, uin
 }
 
 struct ButlerPrompt : Prompt {
-  ButlerPrompt(const HeadShape& shape, size_t n_layers, size_t n, uint64_t seed, size_t stride = 4,
+  ButlerPrompt(const HeadShape& heads, size_t n_layers, size_t n, uint64_t seed, size_t stride = 4,
                size_t dim = 16, size_t hidden = 24, size_t width = 40)
-      : Prompt(geometry(shape.n_heads, shape.head_dim, std::vector<size_t>(n_layers, shape.n_kv_heads)), n,
+      : Prompt(geometry(heads.n_heads, heads.head_dim, std::vector<size_t>(n_layers, heads.n_kv_heads)), n,
                seed),
         weights(random_butler(
-            {n_layers, shape.n_heads, shape.n_kv_heads, shape.head_dim, width, stride, dim, hidden},
+            {n_layers, heads.n_heads, heads.n_kv_heads, heads.head_dim, width, stride, dim, hidden},
             seed + 1)) {
     Random random(seed + 2);
     for (size_t layer = 0; layer < n_layers; ++layer) x.push_back(random.normals(n * width));
@@ -56,8 +56,8 @@ struct ButlerPrompt : Prompt {
 
 // What steps of one token read and what was named ahead of them.
 struct Reads : ReadObserver {
-  void named(size_t first_layer, std::span<const Selection> rows) override {
-    for (size_t i = 0; i < rows.size(); ++i) named_rows.emplace(first_layer + i, rows[i]);
+  void named(size_t first_layer, std::span<const Selection> own) override {
+    for (size_t i = 0; i < own.size(); ++i) named_rows.emplace(first_layer + i, own[i]);
     ++n_named;
   }
   void read(size_t layer, size_t kv_head, std::span<const uint32_t> positions) override {

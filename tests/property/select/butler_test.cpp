@@ -92,7 +92,8 @@ TEST(ButlerPredictor, QueriesAreThoseOfTheReference) {
   uint64_t seed = 0;
   for (const HeadShape& shape : kHeadShapes) {
     for (const size_t stride : {1, 3, 4}) {
-      const ButlerPrompt prompt(shape, 6, 3, ++seed, stride, 5 + seed, 17 + seed, 30 + seed);
+      ++seed;
+      const ButlerPrompt prompt(shape, 6, 3, seed, stride, 5 + seed, 17 + seed, 30 + seed);
       const ButlerGeometry& g = prompt.g();
       const ButlerPredictor predictor(prompt.weights);
       for (size_t p = 0; p < g.n_producers(); ++p) {

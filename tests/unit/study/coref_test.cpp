@@ -58,8 +58,9 @@ CorefOptions small(const std::string& recipes) {
 TEST(MeasureCoref, CountsTheRowsOfTheName) {
   test::TinyEngine tiny({.n_threads = 2});
   const std::vector<Coref> rows = measure_coref(
-      tiny.engine, small("full,streaming(window=20),quest(budget=100%),random(budget=60),oracle(budget=200),"
-                         "quire(budget=40,tail=0),k=turbo4,v=turbo4,frame=rotated,tail=0,h2o(budget=50)"));
+      tiny.engine, small("full,streaming(window=20),quest(budget=100%),random(budget=60),oracle(budget=120),"
+                         "nested4(frame=rotated,tail=0,select=sign(budget=40)),turbo4(frame=rotated,tail=0),"
+                         "h2o(budget=50)"));
   for (const size_t i : {0, 2, 6}) {
     EXPECT_EQ(rows[i].accuracy, 1) << i;
     EXPECT_EQ(rows[i].coverage, 1) << i;
@@ -82,7 +83,7 @@ TEST(MeasureCoref, CountsTheRowsOfTheName) {
 TEST(MeasureCoref, OfASeedWhateverTheThreads) {
   test::TinyEngine one({.n_threads = 1});
   test::TinyEngine two({.n_threads = 2});
-  CorefOptions options = small("quire(budget=40,tail=0)");
+  CorefOptions options = small("nested4(frame=rotated,tail=0,select=sign(budget=40))");
   const Coref a = measure_coref(one.engine, options)[0];
   const Coref b = measure_coref(two.engine, options)[0];
   options.seed = 1;
