@@ -27,10 +27,10 @@ RECIPES = {
     "select": ("quire", "quire(mass=0.9)", "selfindex", "monarch", "monarch(trigger=off)", "quest", "doublesparse",
                "oracle", "random"),
 }
-DEPTHS = {512: 128, 2000: 200, 7000: 300}  # prompt tokens: evaluated tokens
+DEPTHS = {512: 128, 2000: 200, 6000: 1000}  # prompt tokens: evaluated tokens
 TIMED = ("full", "turbo4", "kivi2", "quire", "selfindex", "monarch", "logquant(reserve=128)",
          "turbo2(keep=log(reserve=64))", "streaming(window=512)", "h2o(budget=7.5%)")
-TIMED_SHORT = ("snapkv(budget=7.5%)", "quest", "doublesparse")  # as well, where a prompt takes seconds
+TIMED_MORE = ("snapkv(budget=7.5%)", "quest", "doublesparse")
 ATTENTION = ("full", "turbo4", "turbo3", "kivi4", "quire", "selfindex", "monarch")
 ATTENTION_TOKENS = (4096, 16384, 32768, 131072)
 
@@ -55,22 +55,25 @@ def quality(options, depth: int, group: str) -> list:
 
 
 def speed(options, depth: int) -> list:
-    timed = TIMED + (TIMED_SHORT if depth <= 2000 else ())
     text = kept(f"speed-{depth}.json",
                 [options.quire, "bench", "-m", options.model, "-f", options.text, "-t", options.threads, "--json",
-                 "--no-quality", "--no-warmup", "--prompt-tokens", depth, "--max-new-tokens", 65, "--repeats", options.repeats,
-                 "--mode", ",".join(timed)], options.redo)
+                 "--no-quality", "--prompt-tokens", depth, "--max-new-tokens", 65, "--repeats", options.repeats,
+                 "--mode", ",".join(TIMED + TIMED_MORE)], options.redo)
     return json.loads(text)["rows"]
 
 
-RECALL = {tokens: ("quire", "oracle", "random") for tokens in (2000, 4000)}
+RECALL_RECIPES = ("full", "turbo4", "turbo3", "turbo2", "kivi2", "logquant(reserve=128)", "turbo2(keep=log(reserve=128))",
+                  "streaming(window=512)", "h2o(budget=7.5%)", "keyformer(budget=7.5%)", "snapkv(budget=7.5%)", "quire",
+                  "quire(mass=0.9)", "selfindex", "monarch", "monarch(trigger=off)", "quest", "doublesparse", "oracle",
+                  "random")
+RECALL_TOKENS = (2000, 4000)
 RECALL_SEEDS = 8
 
 
 def recall(options, tokens: int) -> list:
     text = kept(f"recall-{tokens}.json",
                 [options.quire, "eval", "recall", "-m", options.model, "-f", options.text, "-t", options.threads, "--json",
-                 "--prompt-tokens", tokens, "--seeds", RECALL_SEEDS, "--kv", ",".join(RECALL[tokens])], options.redo)
+                 "--prompt-tokens", tokens, "--seeds", RECALL_SEEDS, "--kv", ",".join(RECALL_RECIPES)], options.redo)
     return json.loads(text)["rows"]
 
 
@@ -217,7 +220,7 @@ is half of them. Few tokens are evaluated at each depth, so differences below a 
     parts.append(f"## Planted facts\n\n`quire eval recall`: 16 facts (numbers, words, quotes) in prose of \"Emma\", {RECALL_SEEDS} "
                  "seeds; the score is 1 where the answers are as likely as with the full cache and 0 where they are as "
                  "likely as without the facts (docs/eval.md).\n")
-    for tokens in RECALL:
+    for tokens in RECALL_TOKENS:
         parts.append(f"{tokens:,} tokens:\n\n" + recall_table(recall(options, tokens)) + "\n")
     parts.append("## Text without end\n\n`quire eval ppl --kv streaming`: 4 sinks and a window of 2,000 over 50,000 tokens, six times the "
                  "context that the model was trained for.\n\n```\n" + streaming(options).strip() + "\n```\n")
@@ -239,7 +242,7 @@ def main() -> None:
     parser.add_argument("--model", default=ROOT / "models/SmolLM2-135M-Instruct.Q4_1.gguf")
     parser.add_argument("--text", default=KEPT / "emma.txt")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--redo", action="store_true", help="measure again what build/sweep holds")
     parser.add_argument("--quality", choices=RECIPES, help="measure the quality of these alone, and write nothing")
     KEPT.mkdir(parents=True, exist_ok=True)
