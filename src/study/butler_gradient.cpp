@@ -17,9 +17,9 @@ constexpr size_t kBlockRows = 32;
 
 size_t whole_pages(size_t n) { return (n + kPageTokens - 1) / kPageTokens * kPageTokens; }
 
-// x -> (x - mean) / sqrt(variance + epsilon); returns 1 / sqrt(..).
+// x -> (x - mean) / sqrt(variance + epsilon).
 template <typename T>
-T normalise_row(const T* x, size_t n, T* normed) {
+void normalise_row(const T* x, size_t n, T* normed) {
   double sum = 0;
   for (size_t i = 0; i < n; ++i) sum += static_cast<double>(x[i]);
   const double mean = sum / static_cast<double>(n);
@@ -33,7 +33,6 @@ T normalise_row(const T* x, size_t n, T* normed) {
   for (size_t i = 0; i < n; ++i) {
     normed[i] = static_cast<T>((static_cast<double>(x[i]) - mean) * inverse);
   }
-  return static_cast<T>(inverse);
 }
 
 template <typename T>
@@ -152,6 +151,14 @@ class HeadPass {
 };
 
 }  // namespace
+
+std::vector<float> butler_inputs(const ButlerGeometry& geometry, const std::vector<float>& inputs) {
+  std::vector<float> normed(inputs.size());
+  for (size_t at = 0; at < inputs.size(); at += geometry.width) {
+    normalise_row(inputs.data() + at, geometry.width, normed.data() + at);
+  }
+  return normed;
+}
 
 template <typename T>
 ButlerGradient<T>::ButlerGradient(const ButlerLayout& layout, const ButlerMask& mask, ItemRunner run)

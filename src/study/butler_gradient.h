@@ -35,6 +35,9 @@ struct ButlerMask {
 // Runs f(item) for all items below n, on any number of threads.
 using ItemRunner = std::function<void(size_t n, const std::function<void(size_t item)>& f)>;
 
+// What a producer reads [row][width], normalised as its LayerNorm does before weight and bias.
+std::vector<float> butler_inputs(const ButlerGeometry& geometry, const std::vector<float>& inputs);
+
 // T: float, or double for tests.
 template <typename T>
 class ButlerGradient {
