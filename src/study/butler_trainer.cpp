@@ -63,6 +63,41 @@ uint64_t hash_of(const Tokens& tokens, uint64_t hash) {
   return hash;
 }
 
+constexpr size_t kScoreNumbers = 4 * kButlerBudgets.size();
+
+std::vector<float> numbers_of(const std::vector<ButlerCheck>& checks) {
+  std::vector<float> numbers;
+  for (const ButlerCheck& each : checks) {
+    numbers.push_back(static_cast<float>(each.step));
+    numbers.push_back(static_cast<float>(each.quality.n_rows));
+    for (const auto& layer : each.quality.layers) {
+      for (const ButlerScore& score : layer) {
+        for (const double value : {score.recall, score.mass, score.oracle_mass, score.always_mass}) {
+          numbers.push_back(static_cast<float>(value));
+        }
+      }
+    }
+  }
+  return numbers;
+}
+
+std::vector<ButlerCheck> checks_of(const std::vector<float>& numbers, size_t n_layers) {
+  std::vector<ButlerCheck> checks;
+  for (auto at = numbers.begin(); at != numbers.end();) {
+    ButlerCheck& check = checks.emplace_back();
+    check.step = static_cast<size_t>(*at++);
+    check.quality.n_rows = static_cast<size_t>(*at++);
+    check.quality.layers.resize(n_layers);
+    for (auto& layer : check.quality.layers) {
+      for (ButlerScore& score : layer) {
+        for (double* value : {&score.recall, &score.mass, &score.oracle_mass, &score.always_mass})
+          *value = double{*at++};
+      }
+    }
+  }
+  return checks;
+}
+
 }  // namespace
 
 std::string ButlerTraining::text() const {
@@ -171,7 +206,7 @@ void ButlerTrainer::start(const std::function<void(double share)>& progress) {
   second_.assign(layout_.size(), 0.0f);
   losses_.clear();
   checks_.clear();
-  if (options_.validate_every > 0) checks_.push_back({0, validate(ButlerPooling::kMax)});
+  if (options_.validate_every > 0) check_now();
 }
 
 void ButlerTrainer::fit(const std::function<void(double)>& progress) {
@@ -214,8 +249,14 @@ double ButlerTrainer::step() {
   update(gradient);
   losses_.push_back(static_cast<float>(loss));
   const bool due = options_.validate_every > 0 && losses_.size() % options_.validate_every == 0;
-  if (due || is_done()) checks_.push_back({losses_.size(), validate(ButlerPooling::kMax)});
+  if (due || is_done()) check_now();
   return loss;
+}
+
+// As numbers that a checkpoint keeps whole.
+void ButlerTrainer::check_now() {
+  checks_.push_back({losses_.size(), validate(ButlerPooling::kNormalisedSum)});
+  checks_ = checks_of(numbers_of(checks_), geometry().n_layers - 1);
 }
 
 void ButlerTrainer::update(const std::vector<float>& gradient) {
@@ -249,44 +290,6 @@ ButlerQuality ButlerTrainer::validate(ButlerPooling pooling) const {
   }
   return meter.quality();
 }
-
-namespace {
-
-constexpr size_t kScoreNumbers = 3 * kButlerBudgets.size();
-
-std::vector<float> numbers_of(const std::vector<ButlerCheck>& checks) {
-  std::vector<float> numbers;
-  for (const ButlerCheck& each : checks) {
-    numbers.push_back(static_cast<float>(each.step));
-    numbers.push_back(static_cast<float>(each.quality.n_rows));
-    for (const auto& layer : each.quality.layers) {
-      for (const ButlerScore& score : layer) {
-        for (const double value : {score.recall, score.mass, score.oracle_mass}) {
-          numbers.push_back(static_cast<float>(value));
-        }
-      }
-    }
-  }
-  return numbers;
-}
-
-std::vector<ButlerCheck> checks_of(const std::vector<float>& numbers, size_t n_layers) {
-  std::vector<ButlerCheck> checks;
-  for (auto at = numbers.begin(); at != numbers.end();) {
-    ButlerCheck& check = checks.emplace_back();
-    check.step = static_cast<size_t>(*at++);
-    check.quality.n_rows = static_cast<size_t>(*at++);
-    check.quality.layers.resize(n_layers);
-    for (auto& layer : check.quality.layers) {
-      for (ButlerScore& score : layer) {
-        for (double* value : {&score.recall, &score.mass, &score.oracle_mass}) *value = double{*at++};
-      }
-    }
-  }
-  return checks;
-}
-
-}  // namespace
 
 void ButlerTrainer::save(const std::string& path) const {
   SafetensorsWriter writer;

@@ -30,7 +30,7 @@ struct ButlerTraining {
   size_t n_rows = 256;  // of a sequence
   size_t batch = 1;     // sequences of a step
   size_t n_steps = 1000;
-  double learning_rate = 1e-3;
+  double learning_rate = 3e-3;
   double warm_up = 0.05;  // share of the steps in which the rate rises
   double weight_decay = 0.01;
   double clip = 1.0;  // of the gradient's norm
@@ -82,6 +82,7 @@ class ButlerTrainer {
   std::vector<size_t> choose_rows(uint64_t salt, size_t number, size_t n_tokens, size_t n) const;
   void show(uint64_t salt, size_t number, ButlerExample<float>& example) const;
   void fit(const std::function<void(double)>& progress);
+  void check_now();
   void update(const std::vector<float>& gradient);
 
   Engine& engine_;
