@@ -45,7 +45,7 @@ struct TrainOptions {
   std::string validation;
   std::string start = "fitted";
   int64_t stride = 4, dim = 16, hidden = 128;
-  int64_t seq = 1024, rows = 256, batch = 1, steps = 1000, seed = 0;
+  int64_t seq = 1024, rows = 256, batch = 1, updates = 1, steps = 1000, seed = 0;
   int64_t sink = 4, local = 32;
   int64_t validate_every = 100, save_every = 25;
   int64_t start_sequences = 32, validation_sequences = 8;
@@ -65,6 +65,7 @@ ButlerTraining training_of(const TrainOptions& o) {
   check_range("--seq", o.seq, 16, kMost);
   check_range("--rows", o.rows, 1, kMost);
   check_range("--batch", o.batch, 1, kMost);
+  check_range("--updates", o.updates, 1, 4096);
   check_range("--steps", o.steps, 1, 10'000'000);
   check_range("--sink", o.sink, 0, kMost);
   check_range("--local", o.local, 0, kMost);
@@ -81,6 +82,7 @@ ButlerTraining training_of(const TrainOptions& o) {
   training.seq_tokens = static_cast<size_t>(o.seq);
   training.n_rows = static_cast<size_t>(o.rows);
   training.batch = static_cast<size_t>(o.batch);
+  training.updates = static_cast<size_t>(o.updates);
   training.n_steps = static_cast<size_t>(o.steps);
   training.learning_rate = o.learning_rate;
   training.seed = static_cast<uint64_t>(o.seed);
@@ -326,9 +328,10 @@ Command add_train_butler(CLI::App& root) {
   add("--dim", options->dim, "values of a projected key");
   add("--hidden", options->hidden, "hidden units of a producer");
   add("--seq", options->seq, "tokens of a sequence");
-  add("--rows", options->rows, "query rows of a sequence that are trained on");
   add("--batch", options->batch, "sequences of a step");
-  add("--steps", options->steps, "optimizer steps");
+  add("--updates", options->updates, "updates of the weights in a step, each on other rows of its sequences");
+  add("--rows", options->rows, "query rows of a sequence for an update");
+  add("--steps", options->steps, "steps");
   add("--lr", options->learning_rate, "highest learning rate");
   add("--seed", options->seed, "of everything that chance decides");
   add("--sink", options->sink, "first tokens that are read anyway and not learnt");

@@ -35,9 +35,10 @@ ButlerTraining short_training() {
   training.dim = 4;
   training.hidden = 8;
   training.seq_tokens = 128;
-  training.n_rows = 24;
+  training.n_rows = 12;
   training.n_steps = 6;
   training.batch = 2;
+  training.updates = 2;
   training.learning_rate = 3e-3;
   training.mask = {2, 8, true};
   training.n_start = 3;
@@ -155,7 +156,7 @@ TEST_F(ButlerTrainerTest, TheRateRisesAndFalls) {
   ButlerTraining training = short_training();
   training.n_steps = 100;
   const ButlerTrainer trainer = trainer_of(setup.engine, training);
-  EXPECT_DOUBLE_EQ(trainer.learning_rate(0), training.learning_rate / 5);
+  EXPECT_DOUBLE_EQ(trainer.learning_rate(0), training.learning_rate / 10);  // of ten updates that warm up
   EXPECT_DOUBLE_EQ(trainer.learning_rate(5), training.learning_rate);
   for (size_t step = 6; step < 100; ++step)
     EXPECT_LT(trainer.learning_rate(step), trainer.learning_rate(step - 1));
