@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
+#include "base/error.h"
 #include "format/frame.h"
 #include "kernels/ops.h"
 
@@ -34,6 +36,21 @@ void Dropping::clear() {
     layer.n_tokens = layer.n_generated = 0;
     std::fill(layer.heads.begin(), layer.heads.end(), HeadRows{});
   }
+}
+
+void Dropping::restore(size_t n_tokens, size_t n_generated, std::vector<std::vector<HeadRows>> rows) {
+  QUIRE_CHECK(rows.size() == layers_.size());
+  for (size_t layer = 0; layer < layers_.size(); ++layer) {
+    QUIRE_CHECK(rows[layer].size() == layers_[layer].heads.size());
+    layers_[layer] = {std::move(rows[layer]), n_tokens, n_generated};
+  }
+}
+
+// The same in all layers that have heads.
+size_t Dropping::n_generated() const {
+  size_t most = 0;
+  for (const Layer& layer : layers_) most = std::max(most, layer.n_generated);
+  return most;
 }
 
 uint64_t Dropping::size_bytes() const {

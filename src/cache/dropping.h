@@ -34,6 +34,9 @@ class Dropping {
   void drop(Worker& worker, size_t layer, size_t n_step, Store& store);
   // The next step is the first one of the sequence.
   void clear();
+  // For a sequence of which n_tokens have been seen, n_generated of them in steps of one: rows [layer][head].
+  void restore(size_t n_tokens, size_t n_generated, std::vector<std::vector<HeadRows>> rows);
+  size_t n_generated() const;
   // Bytes of what is known of the rows.
   uint64_t size_bytes() const;
   // Of a layer's KV head.
