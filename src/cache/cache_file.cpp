@@ -51,9 +51,10 @@ uint64_t layer_bytes(const LayerLayout& layout, size_t n_tokens, size_t n_left, 
   const uint64_t open = checked_mul(n_pages - n_sealed, layout.open.page_bytes(), kNumberOfBytes);
   if (n_sealed == 0) return sum({open, n_left > 0 ? layout.beside_bytes() : 0});
   const uint64_t key_bytes = layout.open.n_kv_heads * row_bytes(layout.open.key_format, layout.open.head_dim);
-  return sum({open, checked_mul(n_sealed, layout.sealed.page_bytes(), kNumberOfBytes),
-              checked_mul(layout.sealed.index_blocks(n_sealed), layout.sealed.index_block_bytes(), kNumberOfBytes),
-              checked_mul(layout.n_exact_keys(n_sealed), key_bytes, kNumberOfBytes), layout.beside_bytes()});
+  return sum(
+      {open, checked_mul(n_sealed, layout.sealed.page_bytes(), kNumberOfBytes),
+       checked_mul(layout.sealed.index_blocks(n_sealed), layout.sealed.index_block_bytes(), kNumberOfBytes),
+       checked_mul(layout.n_exact_keys(n_sealed), key_bytes, kNumberOfBytes), layout.beside_bytes()});
 }
 
 // The pieces are counted as they are written.
@@ -73,6 +74,9 @@ Section pages_section(const Cache& cache) {
 
 Recipe read_recipe(const SectionFile& file) {
   const std::string text = file.get_text("recipe");
+  // An answer to it would quote it.
+  const bool readable = std::ranges::all_of(text, [](char c) { return c >= ' ' && c <= '~'; });
+  if (!readable) file.fail_section("recipe", "it is not written as recipes are");
   try {
     const Recipe recipe = Recipe::parse(text);
     if (recipe.text() == text) return recipe;

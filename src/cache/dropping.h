@@ -60,8 +60,10 @@ class Dropping {
   };
 
   void admit(Layer& layer, const LayerView& view);
-  void observe_head(const LayerView& view, size_t layer, size_t head, const QueryRows& queries,
-                    Buffers& buffers);
+  void observe_round(Worker& worker, size_t layer, const LayerView& view, const QueryRows& queries,
+                     size_t ldq);
+  void observe_block(const LayerView& view, size_t layer, size_t head, const QueryRows& queries,
+                     Buffers& buffers, float* mass) const;
   void add_noise(const Observation& how, size_t layer, size_t head, size_t page, const QueryRows& queries,
                  float* scores) const;
   static void leave(const std::vector<uint32_t>& dropped, size_t layer, size_t head, HeadRows& rows,
@@ -70,7 +72,8 @@ class Dropping {
   std::shared_ptr<const Retention> retention_;
   size_t n_heads_;
   std::vector<Layer> layers_;
-  std::vector<Buffers> buffers_;  // [member]
+  std::vector<Buffers> buffers_;     // [member]
+  std::vector<float> block_masses_;  // [kv_head][block][row] of a round
 };
 
 }  // namespace quire

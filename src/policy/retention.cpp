@@ -61,7 +61,8 @@ class WindowRetention : public Retention {
   }
   bool can_hold(const HeadRows& rows, size_t n_tokens) const override {
     if (n_tokens <= sinks_ + window_) return rows.positions.size() == n_tokens;
-    return rows.positions.size() == window_ && *std::ranges::min_element(rows.positions) >= n_tokens - window_;
+    return rows.positions.size() == window_ &&
+           *std::ranges::min_element(rows.positions) >= n_tokens - window_;
   }
 
  private:

@@ -5,7 +5,7 @@ import pathlib
 import struct
 
 FOLDER = pathlib.Path(__file__).with_name("corpus") / "cache_file"
-LOGQUANT_PAGE = 0  # coded
+LOGQUANT_PAGE = 896  # coded, of the same layer
 OPEN_PAGE = 64 * 16 * 2 * 2  # 64 tokens of the target's one layer, head size 16, in f16
 
 
@@ -69,6 +69,7 @@ def main():
         "section_too_long": saved(more=section("later", b"xyz", flags=0, length=2**63)),
         "other_recipe": saved("full "),
         "no_recipe": saved("turbo9"),
+        "recipe_of_two_lines": saved("turbo4(si\nnk=1)"),
         "many_layers": saved(geometry=(2**32 - 1, 2, 16, 1)),
         "huge_heads": saved("q8", geometry=(1, 2**32 - 1, 2**32 - 1, 2**32 - 1)),
         "many_tokens": saved(rows=(2**63, 0)),

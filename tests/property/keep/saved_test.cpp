@@ -168,8 +168,8 @@ TEST(SavedMovesDamage, RowsThatHaveLeft) {
     refuses(__LINE__, [](Values& v) { v[2] = 220; });   // beyond the tokens
     refuses(__LINE__, [](Values& v) { v[2] = 0xffffffff; });
     refuses(__LINE__, [](Values& v) { v.back() = kInfinity; });
-    refuses(__LINE__, [](Values& v) { v.back() = kInfinity | 1; });   // no number
-    refuses(__LINE__, [](Values& v) { v.back() = 0xbf800000; });      // negative
+    refuses(__LINE__, [](Values& v) { v.back() = kInfinity | 1; });  // no number
+    refuses(__LINE__, [](Values& v) { v.back() = 0xbf800000; });     // negative
     refuses(__LINE__, [n](Values& v) { v[2 + n] = 0xffffffff; });
     // One row more or less in every head.
     refuses(__LINE__, [n](Values& v) { v[1] += 1, v.insert(v.end(), 6, 0); });
@@ -179,21 +179,22 @@ TEST(SavedMovesDamage, RowsThatHaveLeft) {
 
 // Fewer rows than the recipe keeps, all else fitting: the last ones of each head are taken away.
 TEST(SavedMovesDamage, FewerRowsThanTheRecipeKeeps) {
-  for (const std::string recipe : {"streaming(window=40)", "snapkv(budget=70,window=16)",
-                                   "k=f16,v=f16,keep=log(reserve=48)"}) {
+  for (const std::string recipe :
+       {"streaming(window=40)", "snapkv(budget=70,window=16)", "k=f16,v=f16,keep=log(reserve=48)"}) {
     Damage damage(recipe);
     const size_t n = damage.keeper.cache.rows().n_rows;
-    damage.refuses("moved",
-                   [n](Values& v) {
-                     const size_t n_fewer = std::min<size_t>(n - 1, 15);
-                     Values fewer = {v[0], static_cast<uint32_t>(n_fewer)};
-                     for (size_t part = 0; part < 6; ++part) {
-                       const auto first = v.begin() + static_cast<ptrdiff_t>(2 + part * n);
-                       fewer.insert(fewer.end(), first, first + static_cast<ptrdiff_t>(n_fewer));
-                     }
-                     v = fewer;
-                   },
-                   __LINE__);
+    damage.refuses(
+        "moved",
+        [n](Values& v) {
+          const size_t n_fewer = std::min<size_t>(n - 1, 15);
+          Values fewer = {v[0], static_cast<uint32_t>(n_fewer)};
+          for (size_t part = 0; part < 6; ++part) {
+            const auto first = v.begin() + static_cast<ptrdiff_t>(2 + part * n);
+            fewer.insert(fewer.end(), first, first + static_cast<ptrdiff_t>(n_fewer));
+          }
+          v = fewer;
+        },
+        __LINE__);
   }
 }
 
@@ -203,14 +204,15 @@ TEST(SavedMovesDamage, OtherRowsThanTheRecipeKeeps) {
                                    "k=f16,v=f16,keep=log(reserve=48,rule=strided)"}) {
     Damage damage(recipe);
     const size_t n = damage.keeper.cache.rows().n_rows;
-    damage.refuses("moved",
-                   [n](Values& v) {
-                     const auto last = v.begin() + static_cast<ptrdiff_t>(2 + n);
-                     uint32_t free = 0;
-                     while (std::find(v.begin() + 2, last, free) != last) ++free;
-                     v[2] = free;
-                   },
-                   __LINE__);
+    damage.refuses(
+        "moved",
+        [n](Values& v) {
+          const auto last = v.begin() + static_cast<ptrdiff_t>(2 + n);
+          uint32_t free = 0;
+          while (std::find(v.begin() + 2, last, free) != last) ++free;
+          v[2] = free;
+        },
+        __LINE__);
   }
 }
 
@@ -234,14 +236,14 @@ TEST(SavedMovesDamage, Counts) {
   for (const char* recipe : all_recipes()) {
     Damage damage(recipe);
     const auto refused = [&](size_t at, uint64_t value) {
-      const Bytes bytes = changed<uint64_t>(damage.keeper.cache, "rows",
-                                            [&](std::vector<uint64_t>& v) { v[at] = value; });
+      const Bytes bytes =
+          changed<uint64_t>(damage.keeper.cache, "rows", [&](std::vector<uint64_t>& v) { v[at] = value; });
       const std::string error = refusal(bytes);
       EXPECT_NE(error, "") << recipe << " " << at << " " << value;
       EXPECT_EQ(error.find('\n'), std::string::npos) << error;
     };
-    for (const uint64_t n : {uint64_t{0}, uint64_t{1}, uint64_t{219}, (uint64_t{1} << 31) + 1, uint64_t{1} << 32,
-                             uint64_t{1} << 58, std::numeric_limits<uint64_t>::max()}) {
+    for (const uint64_t n : {uint64_t{0}, uint64_t{1}, uint64_t{219}, (uint64_t{1} << 31) + 1,
+                             uint64_t{1} << 32, uint64_t{1} << 58, std::numeric_limits<uint64_t>::max()}) {
       const size_t n_sealed = damage.keeper.cache.store().view(1, 220).n_sealed();
       // Of pages in order the last row may be unused.
       if (n != 219 || has_moved_rows(damage.keeper.cache.recipe())) refused(0, n);

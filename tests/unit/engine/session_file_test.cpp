@@ -143,8 +143,8 @@ TEST(SessionFile, AnEmptySessionAndACutOne) {
   }
 }
 
-// A cut among rows that have moved begins anew, in the steps that an endless recipe takes: the text is that of
-// a session which never had the tokens that are cut off.
+// A cut among rows that have moved begins anew, in the steps that an endless recipe takes: the text is that
+// of a session which never had the tokens that are cut off.
 TEST(SessionFile, ALoadedSessionIsCutWhereRowsHaveMoved) {
   TinyEngine tiny;
   for (const char* recipe : {"streaming(window=50)", "h2o(budget=40)", "snapkv(budget=60,window=8)",

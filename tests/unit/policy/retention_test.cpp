@@ -97,7 +97,8 @@ TEST(Retention, WhatIsKeptCanBeHeld) {
   }
 }
 
-// Attention of keys that hold no numbers is none either; such rows leave first, and no order is asked of them.
+// Attention of keys that hold no numbers is none either; such rows leave first, and no order is asked of
+// them.
 TEST(Retention, MassThatIsNoNumberLeavesFirst) {
   const auto retention = make_retention(choice(Policy::kHeavyHitters, {0, 10}), 0);
   std::vector<float> mass(200, 1.0f);

@@ -93,7 +93,8 @@ TEST_P(LogReserveLaws, APositionAloneTellsWhetherItIsReserved) {
         for (size_t p = 0; p < n + 2; ++p) {
           if (reserve.reserves(p, n)) reserved.push_back(static_cast<uint32_t>(p));
         }
-        ASSERT_TRUE(std::equal(reserved.begin(), reserved.end(), state.reserved().begin(), state.reserved().end()))
+        ASSERT_TRUE(
+            std::equal(reserved.begin(), reserved.end(), state.reserved().begin(), state.reserved().end()))
             << "sinks " << sinks << " reserve " << r << " n " << n;
       }
     }
