@@ -167,16 +167,15 @@ void Dropping::observe_block(const LayerView& view, size_t layer, size_t head, c
                   buffers.row_sum.data(), buffers.correction.data());
   }
   std::vector<float> sums = buffers.row_sum;
-  for (size_t page = 0; page < n_pages; ++page) {
+  for (size_t page = 0; page < n_pages; ++page, mass += kTokensPerPage) {
     float* scores = buffers.scores.data() + page * page_scores;
     // With the final maximum the weights are exp(score - maximum), of rows that are not seen 0.
     ops().softmax(scores, buffers.masks.data() + page * n_rows, static_cast<int>(n_rows),
                   buffers.row_max.data(), buffers.row_sum.data(), buffers.correction.data());
     const size_t n = std::min(kTokensPerPage, last - page * kTokensPerPage);
-    float* page_mass = mass + page * kTokensPerPage;
     for (size_t r = 0; r < n_rows; ++r) {
       const float weight = sums[r] > 0 ? 1 / sums[r] : 0;
-      for (size_t t = 0; t < n; ++t) page_mass[t] += weight * scores[r * kTokensPerPage + t];
+      for (size_t t = 0; t < n; ++t) mass[t] += weight * scores[r * kTokensPerPage + t];
     }
   }
 }
