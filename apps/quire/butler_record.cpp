@@ -20,7 +20,9 @@ double rounded(double value) { return std::round(value * 1e4) / 1e4; }
 Json score_json(const ButlerScore& score) {
   return {{"recall", rounded(score.recall)},
           {"mass", rounded(score.mass)},
-          {"oracle_mass", rounded(score.oracle_mass)}};
+          {"oracle_mass", rounded(score.oracle_mass)},
+          {"always_mass", rounded(score.always_mass)},
+          {"found", rounded(score.found())}};
 }
 
 // The mean of losses [first, end).
@@ -37,7 +39,7 @@ Json butler_quality_json(const ButlerQuality& quality, bool with_layers) {
   for (size_t b = 0; b < kButlerBudgets.size(); ++b) {
     Json entry = score_json(quality.mean(b));
     if (with_layers) {
-      for (const char* key : {"recall", "mass", "oracle_mass"}) {
+      for (const char* key : {"recall", "mass", "oracle_mass", "found"}) {
         Json values = Json::array();
         for (const auto& layer : quality.layers) values.push_back(score_json(layer[b])[key]);
         entry[std::string("layers_") + key] = values;
@@ -68,7 +70,7 @@ std::string butler_log(const Json& head, const ButlerTrainer& trainer) {
 
 std::string butler_chart(const std::string& title, const ButlerTrainer& trainer) {
   constexpr size_t kMostPoints = 120;
-  Chart chart{title, "step", "loss (nats), recall and mass (shares)", {}};
+  Chart chart{title, "step", "loss (nats), recall and attention found (shares)", {}};
   const size_t n = trainer.n_steps_done();
   const size_t per_point = std::max<size_t>(1, (n + kMostPoints - 1) / kMostPoints);
   ChartSeries loss{"loss", {}};
@@ -79,14 +81,14 @@ std::string butler_chart(const std::string& title, const ButlerTrainer& trainer)
   chart.series.push_back(loss);
   for (const size_t budget : {size_t{0}, size_t{2}}) {
     ChartSeries recall{"recall at " + budget_name(budget), {}};
-    ChartSeries mass{"mass at " + budget_name(budget) + " over the oracle's", {}};
+    ChartSeries found{"found at " + budget_name(budget), {}};
     for (const ButlerCheck& check : trainer.checks()) {
       const ButlerScore score = check.quality.mean(budget);
       recall.points.push_back({static_cast<double>(check.step), score.recall});
-      mass.points.push_back({static_cast<double>(check.step), score.mass / score.oracle_mass});
+      found.points.push_back({static_cast<double>(check.step), score.found()});
     }
     chart.series.push_back(recall);
-    chart.series.push_back(mass);
+    chart.series.push_back(found);
   }
   return svg_of(chart);
 }

@@ -45,11 +45,11 @@ struct TrainOptions {
   std::string validation;
   std::string start = "fitted";
   int64_t stride = 4, dim = 16, hidden = 128;
-  int64_t seq = 1024, rows = 256, batch = 1, steps = 1000, seed = 0;
+  int64_t seq = 1024, rows = 256, batch = 1, updates = 1, steps = 1000, seed = 0;
   int64_t sink = 4, local = 32;
   int64_t validate_every = 100, save_every = 25;
   int64_t start_sequences = 32, validation_sequences = 8;
-  double learning_rate = 1e-3;
+  double learning_rate = 3e-3;
   bool even_rows = false;
   bool resume = false;
   bool json = false;
@@ -65,6 +65,7 @@ ButlerTraining training_of(const TrainOptions& o) {
   check_range("--seq", o.seq, 16, kMost);
   check_range("--rows", o.rows, 1, kMost);
   check_range("--batch", o.batch, 1, kMost);
+  check_range("--updates", o.updates, 1, 4096);
   check_range("--steps", o.steps, 1, 10'000'000);
   check_range("--sink", o.sink, 0, kMost);
   check_range("--local", o.local, 0, kMost);
@@ -81,6 +82,7 @@ ButlerTraining training_of(const TrainOptions& o) {
   training.seq_tokens = static_cast<size_t>(o.seq);
   training.n_rows = static_cast<size_t>(o.rows);
   training.batch = static_cast<size_t>(o.batch);
+  training.updates = static_cast<size_t>(o.updates);
   training.n_steps = static_cast<size_t>(o.steps);
   training.learning_rate = o.learning_rate;
   training.seed = static_cast<uint64_t>(o.seed);
@@ -149,16 +151,18 @@ class Training {
         n_text_tokens_(texts_.n_tokens()),
         trainer_(engine, training_of(options), std::move(texts_.training), std::move(texts_.validation)),
         state_path_(beside(options.output, ".state")),
-        n_model_parameters_(parameters_of_model(options.model.path)) {
-    const double share = parameter_share();
-    write_note("a predictor of " + std::to_string(trainer_.geometry().n_parameters()) + " parameters, " +
-               fixed(share * 100, 2) + " % of the model's " + std::to_string(n_model_parameters_) +
-               (share > 0.01 ? ": more than 1 %" : "") + "; " + std::to_string(n_text_tokens_) +
-               " tokens of text");
-  }
+        n_model_parameters_(parameters_of_model(options.model.path)) {}
 
   int run() {
     begin();
+    say_size();
+    steps();
+    save();
+    return trainer_.is_done() ? finish() : interrupted();
+  }
+
+ private:
+  void steps() {
     const auto start = Clock::now();
     const size_t first = trainer_.n_steps_done();
     ProgressLine line("training", true);
@@ -177,13 +181,18 @@ class Training {
       if (interrupt_flag()) break;
       if (done % static_cast<size_t>(options_.save_every) == 0 && !trainer_.is_done()) save();
     }
-    save();
-    return trainer_.is_done() ? finish() : interrupted();
   }
 
- private:
   double parameter_share() const {
     return static_cast<double>(trainer_.geometry().n_parameters()) / static_cast<double>(n_model_parameters_);
+  }
+
+  void say_size() const {
+    const double share = parameter_share();
+    write_note("a predictor of " + std::to_string(trainer_.geometry().n_parameters()) + " parameters, " +
+               fixed(share * 100, 2) + " % of the model's " + std::to_string(n_model_parameters_) +
+               (share > 0.01 ? ": more than 1 %" : "") + "; " + std::to_string(n_text_tokens_) +
+               " tokens of text");
   }
 
   void begin() {
@@ -213,8 +222,7 @@ class Training {
     std::string text = "loss " + fixed(mean_loss_, 3);
     if (!trainer_.checks().empty()) {
       const ButlerScore score = trainer_.checks().back().quality.mean(2);
-      text += ", recall at 10 % " + percent(score.recall) + ", mass " + percent(score.mass) + " of " +
-              percent(score.oracle_mass);
+      text += ", recall at 10 % " + percent(score.recall) + ", found " + percent(score.found());
     }
     return text;
   }
@@ -268,8 +276,8 @@ class Training {
     for (size_t b = 0; b < kButlerBudgets.size(); ++b) {
       const ButlerScore score = quality.mean(b);
       text += "budget " + fixed(kButlerBudgets[b] * 100, 0) + " %: recall " + percent(score.recall) +
-              ", attention found " + percent(score.mass) + " (the best rows: " + percent(score.oracle_mass) +
-              ")\n";
+              ", attention read " + percent(score.mass) + ", by the best rows " + percent(score.oracle_mass) +
+              "; found of what they add: " + percent(score.found()) + "\n";
     }
     write_out(text);
     return kOk;
@@ -320,9 +328,10 @@ Command add_train_butler(CLI::App& root) {
   add("--dim", options->dim, "values of a projected key");
   add("--hidden", options->hidden, "hidden units of a producer");
   add("--seq", options->seq, "tokens of a sequence");
-  add("--rows", options->rows, "query rows of a sequence that are trained on");
   add("--batch", options->batch, "sequences of a step");
-  add("--steps", options->steps, "optimizer steps");
+  add("--updates", options->updates, "updates of the weights in a step, each on other rows of its sequences");
+  add("--rows", options->rows, "query rows of a sequence for an update");
+  add("--steps", options->steps, "steps");
   add("--lr", options->learning_rate, "highest learning rate");
   add("--seed", options->seed, "of everything that chance decides");
   add("--sink", options->sink, "first tokens that are read anyway and not learnt");

@@ -7,9 +7,9 @@
 
 namespace quire {
 
-// "butler-FINGERPRINT.safetensors"
-std::string butler_asset_name(std::string_view fingerprint);
-// The path of the model's in the first of the folders that has it; empty: none has.
+// The path of the model's predictor: of the first file butler*.safetensors, by name, whose metadata name the
+// model, in the first of the folders that has one. Empty: none has. Files that cannot be read are passed
+// over.
 std::string find_butler_asset(std::span<const std::string> folders, std::string_view fingerprint);
 
 }  // namespace quire

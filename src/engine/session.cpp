@@ -166,7 +166,8 @@ void Session::ensure_logits(Generation* counted) {
   // After a crop the hidden state of the last token is gone: it is computed once more.
   if (cache_.n_tokens() == tokens_.size() && last_step_tokens_ == 0) cut_cache(tokens_.size() - 1);
   if (cache_.n_tokens() < tokens_.size()) {
-    compute(std::span(tokens_).subspan(cache_.n_tokens()), {});
+    PrefillResult result;
+    compute_pending({}, result);
     if (counted != nullptr) {
       ++counted->n_steps;
       counted->bytes_read += cache_.last_step().bytes_read;

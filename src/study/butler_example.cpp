@@ -54,6 +54,36 @@ class Collector : public RowObserver {
 
 }  // namespace
 
+void take_rows(ButlerExample<float>& example, const ButlerGeometry& geometry, size_t first, size_t stride,
+               ButlerExample<float>& part) {
+  const ButlerGeometry& g = geometry;
+  const size_t n_all = example.rows.size();
+  part.n_tokens = example.n_tokens;
+  part.rows.clear();
+  part.inputs.assign(example.inputs.size(), {});
+  part.queries.assign(example.queries.size(), {});
+  const auto take = [](const std::vector<float>& from, size_t row, size_t n, std::vector<float>& to) {
+    const auto at = from.begin() + static_cast<ptrdiff_t>(row * n);
+    to.insert(to.end(), at, at + static_cast<ptrdiff_t>(n));
+  };
+  for (size_t row = first; row < n_all; row += stride) {
+    part.rows.push_back(example.rows[row]);
+    for (size_t p = 0; p < part.inputs.size(); ++p) take(example.inputs[p], row, g.width, part.inputs[p]);
+  }
+  for (size_t layer = 0; layer < part.queries.size(); ++layer) {
+    for (size_t head = 0; head < g.n_heads; ++head) {
+      for (size_t row = first; row < n_all; row += stride) {
+        take(example.queries[layer], head * n_all + row, g.head_dim, part.queries[layer]);
+      }
+    }
+  }
+  part.keys.swap(example.keys);
+}
+
+void give_keys_back(ButlerExample<float>& example, ButlerExample<float>& part) {
+  part.keys.swap(example.keys);
+}
+
 void ButlerTeacher::show(std::span<const int32_t> tokens, std::span<const size_t> rows,
                          ButlerExample<float>& example) {
   const ButlerGeometry& g = geometry_;

@@ -21,6 +21,12 @@ struct ButlerExample {
   std::vector<std::vector<T>> keys;     // [layer - 1] -> [kv_head][token][head_dim]
 };
 
+// Every `stride`-th row from `first` on into `part`, which takes the keys over: give_keys_back() returns
+// them.
+void take_rows(ButlerExample<float>& example, const ButlerGeometry& geometry, size_t first, size_t stride,
+               ButlerExample<float>& part);
+void give_keys_back(ButlerExample<float>& example, ButlerExample<float>& part);
+
 // Runs the model over sequences; keeps its buffers between them.
 class ButlerTeacher {
  public:

@@ -113,6 +113,7 @@ class HeadMeter {
     score.recall += n > 0 ? static_cast<double>(n_found) / static_cast<double>(n) : 1;
     score.mass += chosen;
     score.oracle_mass += oracle;
+    score.always_mass += always;
   }
 
   const ButlerGeometry& g_;
@@ -131,6 +132,7 @@ void add_scores(const Scores& from, double factor, Scores& to) {
     to[b].recall += factor * from[b].recall;
     to[b].mass += factor * from[b].mass;
     to[b].oracle_mass += factor * from[b].oracle_mass;
+    to[b].always_mass += factor * from[b].always_mass;
   }
 }
 

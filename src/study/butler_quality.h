@@ -18,6 +18,13 @@ struct ButlerScore {
   double recall = 0;       // share of the truly best rows among those chosen
   double mass = 0;         // attention on rows chosen, sinks and the local window
   double oracle_mass = 0;  // the same of the truly best rows
+  double always_mass = 0;  // attention on sinks and the local window alone
+
+  // Of what can be found: what was, as a share of what the truly best rows would have.
+  double found() const {
+    const double most = oracle_mass - always_mass;
+    return most > 0 ? (mass - always_mass) / most : 1;
+  }
 };
 
 struct ButlerQuality {

@@ -52,9 +52,9 @@ void check(const Engine& engine, const ButlerTraining& o) {
                                                               std::to_string(engine.config().context_tokens));
   require(o.seq_tokens >= 2 * (o.mask.sink + o.mask.local) && o.seq_tokens >= 16,
           "sequences must have 16 tokens and twice as many as sinks and local window");
-  require(o.n_rows > 0 && o.batch > 0 && o.n_steps > 0 && o.n_validation > 0 && o.n_validation_rows > 0 &&
-              o.n_start > 0,
-          "rows, batch, steps and sequences must be at least 1");
+  require(o.n_rows > 0 && o.batch > 0 && o.updates > 0 && o.n_steps > 0 && o.n_validation > 0 &&
+              o.n_validation_rows > 0 && o.n_start > 0,
+          "rows, batch, updates, steps and sequences must be at least 1");
   require(o.learning_rate > 0 && std::isfinite(o.learning_rate), "the learning rate must be positive");
 }
 
@@ -63,17 +63,53 @@ uint64_t hash_of(const Tokens& tokens, uint64_t hash) {
   return hash;
 }
 
+constexpr size_t kScoreNumbers = 4 * kButlerBudgets.size();
+
+std::vector<float> numbers_of(const std::vector<ButlerCheck>& checks) {
+  std::vector<float> numbers;
+  for (const ButlerCheck& each : checks) {
+    numbers.push_back(static_cast<float>(each.step));
+    numbers.push_back(static_cast<float>(each.quality.n_rows));
+    for (const auto& layer : each.quality.layers) {
+      for (const ButlerScore& score : layer) {
+        for (const double value : {score.recall, score.mass, score.oracle_mass, score.always_mass}) {
+          numbers.push_back(static_cast<float>(value));
+        }
+      }
+    }
+  }
+  return numbers;
+}
+
+std::vector<ButlerCheck> checks_of(const std::vector<float>& numbers, size_t n_layers) {
+  std::vector<ButlerCheck> checks;
+  for (auto at = numbers.begin(); at != numbers.end();) {
+    ButlerCheck& check = checks.emplace_back();
+    check.step = static_cast<size_t>(*at++);
+    check.quality.n_rows = static_cast<size_t>(*at++);
+    check.quality.layers.resize(n_layers);
+    for (auto& layer : check.quality.layers) {
+      for (ButlerScore& score : layer) {
+        for (double* value : {&score.recall, &score.mass, &score.oracle_mass, &score.always_mass})
+          *value = double{*at++};
+      }
+    }
+  }
+  return checks;
+}
+
 }  // namespace
 
 std::string ButlerTraining::text() const {
   char text[512];
   std::snprintf(
       text, sizeof text,
-      "stride %zu dim %zu hidden %zu seq %zu rows %zu batch %zu steps %zu rate %.17g warm-up %.17g "
+      "stride %zu dim %zu hidden %zu seq %zu rows %zu batch %zu updates %zu steps %zu rate %.17g warm-up "
+      "%.17g "
       "decay %.17g clip %.17g seed %llu sink %zu local %zu weighted %d start %d of %zu validate %zu of "
       "%zu rows %zu",
-      stride, dim, hidden, seq_tokens, n_rows, batch, n_steps, learning_rate, warm_up, weight_decay, clip,
-      static_cast<unsigned long long>(seed), mask.sink, mask.local, int{mask.weighted},
+      stride, dim, hidden, seq_tokens, n_rows, batch, updates, n_steps, learning_rate, warm_up, weight_decay,
+      clip, static_cast<unsigned long long>(seed), mask.sink, mask.local, int{mask.weighted},
       static_cast<int>(start), n_start, validate_every, n_validation, n_validation_rows);
   return text;
 }
@@ -143,7 +179,7 @@ std::vector<size_t> ButlerTrainer::choose_rows(uint64_t salt, size_t number, siz
                                                size_t n) const {
   Random random = random_of(options_.seed, salt ^ kRowSalt, number);
   const size_t least =
-      std::min(options_.mask.sink + options_.mask.local + std::max<size_t>(n_tokens / 16, 8), n_tokens - 1);
+      std::min(options_.mask.sink + options_.mask.local + std::min<size_t>(n_tokens / 16, 64), n_tokens - 1);
   const size_t late = std::max(least, n_tokens - n_tokens / 4);
   std::vector<size_t> rows = {n_tokens - 1};
   const auto take = [&](size_t first, size_t end, size_t n_wanted) {
@@ -160,7 +196,7 @@ std::vector<size_t> ButlerTrainer::choose_rows(uint64_t salt, size_t number, siz
 
 void ButlerTrainer::show(uint64_t salt, size_t number, ButlerExample<float>& example) const {
   const Tokens tokens = sequence(salt, number);
-  const size_t n = salt == kValidationSalt ? options_.n_validation_rows : options_.n_rows;
+  const size_t n = salt == kValidationSalt ? options_.n_validation_rows : options_.n_rows * options_.updates;
   teacher_.show(tokens, choose_rows(salt, number, tokens.size(), n), example);
 }
 
@@ -171,30 +207,31 @@ void ButlerTrainer::start(const std::function<void(double share)>& progress) {
   second_.assign(layout_.size(), 0.0f);
   losses_.clear();
   checks_.clear();
-  if (options_.validate_every > 0) checks_.push_back({0, validate(ButlerPooling::kMax)});
+  if (options_.validate_every > 0) check_now();
 }
 
 void ButlerTrainer::fit(const std::function<void(double)>& progress) {
   ButlerFit fit(layout_.geometry(), options_.mask.sink, run_);
+  ButlerExample<float> example;
   const auto each = [&](int round, const auto& add) {
     for (size_t i = 0; i < options_.n_start; ++i) {
-      show(kStartSalt, i, example_);
+      show(kStartSalt, i, example);
       add();
       const double share = static_cast<double>(i + 1) / static_cast<double>(options_.n_start);
       if (progress) progress((round + share) / 2);
     }
   };
-  each(0, [&] { fit.add_first(example_); });
+  each(0, [&] { fit.add_first(example); });
   fit.solve_first();
-  each(1, [&] { fit.add_second(example_); });
+  each(1, [&] { fit.add_second(example); });
   fit.solve_second();
   parameters_ = layout_.flat(fit.weights());
 }
 
-double ButlerTrainer::learning_rate(size_t step) const {
-  const auto n = static_cast<double>(options_.n_steps);
+double ButlerTrainer::update_rate(size_t update) const {
+  const auto n = static_cast<double>(options_.n_steps * options_.updates);
   const double warm = std::max(1.0, std::floor(options_.warm_up * n));
-  const auto at = static_cast<double>(step);
+  const auto at = static_cast<double>(update);
   if (at < warm) return options_.learning_rate * (at + 1) / warm;
   const double share = (at - warm) / std::max(1.0, n - warm);
   const double cosine = 0.5 * (1 + std::cos(std::numbers::pi * share));
@@ -204,27 +241,41 @@ double ButlerTrainer::learning_rate(size_t step) const {
 double ButlerTrainer::step() {
   QUIRE_CHECK(!parameters_.empty() && !is_done());
   const size_t number = n_steps_done();
-  const double factor = 1.0 / static_cast<double>(options_.batch);
-  std::vector<float> gradient(layout_.size(), 0.0f);
-  double loss = 0;
+  examples_.resize(options_.batch);
   for (size_t i = 0; i < options_.batch; ++i) {
-    show(kTrainingSalt, number * options_.batch + i, example_);
-    loss += factor * gradient_.add(example_, parameters_.data(), factor, gradient.data());
+    show(kTrainingSalt, number * options_.batch + i, examples_[i]);
   }
-  update(gradient);
-  losses_.push_back(static_cast<float>(loss));
+  const double factor = 1.0 / static_cast<double>(options_.batch);
+  ButlerExample<float> part;
+  double loss = 0;
+  for (size_t u = 0; u < options_.updates; ++u) {
+    std::vector<float> gradient(layout_.size(), 0.0f);
+    for (ButlerExample<float>& example : examples_) {
+      if (u >= example.rows.size()) continue;  // a short sequence has fewer rows than were asked for
+      take_rows(example, geometry(), u, options_.updates, part);
+      loss += factor * gradient_.add(part, parameters_.data(), factor, gradient.data());
+      give_keys_back(example, part);
+    }
+    update(number * options_.updates + u, gradient);
+  }
+  losses_.push_back(static_cast<float>(loss / static_cast<double>(options_.updates)));
   const bool due = options_.validate_every > 0 && losses_.size() % options_.validate_every == 0;
-  if (due || is_done()) checks_.push_back({losses_.size(), validate(ButlerPooling::kMax)});
-  return loss;
+  if (due || is_done()) check_now();
+  return static_cast<double>(losses_.back());
 }
 
-void ButlerTrainer::update(const std::vector<float>& gradient) {
-  const size_t number = n_steps_done();
+// As numbers that a checkpoint keeps whole.
+void ButlerTrainer::check_now() {
+  checks_.push_back({losses_.size(), validate(ButlerPooling::kNormalisedSum)});
+  checks_ = checks_of(numbers_of(checks_), geometry().n_layers - 1);
+}
+
+void ButlerTrainer::update(size_t number, const std::vector<float>& gradient) {
   double squares = 0;
   for (const float value : gradient) squares += static_cast<double>(value) * static_cast<double>(value);
   const double norm = std::sqrt(squares);
   const auto shrink = static_cast<float>(norm > options_.clip ? options_.clip / norm : 1.0);
-  const double rate = learning_rate(number);
+  const double rate = update_rate(number);
   const auto count = static_cast<double>(number + 1);
   const auto unbias1 = static_cast<float>(1 / (1 - std::pow(kBeta1, count)));
   const auto unbias2 = static_cast<float>(1 / (1 - std::pow(kBeta2, count)));
@@ -242,51 +293,13 @@ void ButlerTrainer::update(const std::vector<float>& gradient) {
 
 ButlerQuality ButlerTrainer::validate(ButlerPooling pooling) const {
   ButlerMeter meter(layout_, options_.mask, pooling, run_);
-  ButlerExample<float> example;
-  for (size_t i = 0; i < options_.n_validation; ++i) {
-    show(kValidationSalt, i, example);
-    meter.add(example, parameters_.data());
+  while (validation_examples_.size() < options_.n_validation) {
+    const size_t number = validation_examples_.size();
+    show(kValidationSalt, number, validation_examples_.emplace_back());
   }
+  for (const ButlerExample<float>& example : validation_examples_) meter.add(example, parameters_.data());
   return meter.quality();
 }
-
-namespace {
-
-constexpr size_t kScoreNumbers = 3 * kButlerBudgets.size();
-
-std::vector<float> numbers_of(const std::vector<ButlerCheck>& checks) {
-  std::vector<float> numbers;
-  for (const ButlerCheck& each : checks) {
-    numbers.push_back(static_cast<float>(each.step));
-    numbers.push_back(static_cast<float>(each.quality.n_rows));
-    for (const auto& layer : each.quality.layers) {
-      for (const ButlerScore& score : layer) {
-        for (const double value : {score.recall, score.mass, score.oracle_mass}) {
-          numbers.push_back(static_cast<float>(value));
-        }
-      }
-    }
-  }
-  return numbers;
-}
-
-std::vector<ButlerCheck> checks_of(const std::vector<float>& numbers, size_t n_layers) {
-  std::vector<ButlerCheck> checks;
-  for (auto at = numbers.begin(); at != numbers.end();) {
-    ButlerCheck& check = checks.emplace_back();
-    check.step = static_cast<size_t>(*at++);
-    check.quality.n_rows = static_cast<size_t>(*at++);
-    check.quality.layers.resize(n_layers);
-    for (auto& layer : check.quality.layers) {
-      for (ButlerScore& score : layer) {
-        for (double* value : {&score.recall, &score.mass, &score.oracle_mass}) *value = double{*at++};
-      }
-    }
-  }
-  return checks;
-}
-
-}  // namespace
 
 void ButlerTrainer::save(const std::string& path) const {
   SafetensorsWriter writer;

@@ -27,10 +27,12 @@ struct ButlerTraining {
   size_t dim = 16;
   size_t hidden = 128;
   size_t seq_tokens = 1024;
-  size_t n_rows = 256;  // of a sequence
-  size_t batch = 1;     // sequences of a step
+  size_t batch = 1;  // sequences of a step
+  size_t updates =
+      1;  // of the weights in a step, each on other rows of the same sequences: showing them costs most
+  size_t n_rows = 256;  // of a sequence, for each update
   size_t n_steps = 1000;
-  double learning_rate = 1e-3;
+  double learning_rate = 3e-3;
   double warm_up = 0.05;  // share of the steps in which the rate rises
   double weight_decay = 0.01;
   double clip = 1.0;  // of the gradient's norm
@@ -72,7 +74,8 @@ class ButlerTrainer {
   const ButlerGeometry& geometry() const { return layout_.geometry(); }
   const std::vector<float>& losses() const { return losses_; }  // [step]
   const std::vector<ButlerCheck>& checks() const { return checks_; }
-  double learning_rate(size_t step) const;
+  // Of the step's first update.
+  double learning_rate(size_t step) const { return update_rate(step * options_.updates); }
   ButlerQuality validate(ButlerPooling pooling) const;
   ButlerWeights weights() const { return layout_.weights(parameters_); }
 
@@ -82,7 +85,9 @@ class ButlerTrainer {
   std::vector<size_t> choose_rows(uint64_t salt, size_t number, size_t n_tokens, size_t n) const;
   void show(uint64_t salt, size_t number, ButlerExample<float>& example) const;
   void fit(const std::function<void(double)>& progress);
-  void update(const std::vector<float>& gradient);
+  void check_now();
+  double update_rate(size_t update) const;
+  void update(size_t number, const std::vector<float>& gradient);
 
   Engine& engine_;
   ButlerTraining options_;
@@ -92,7 +97,8 @@ class ButlerTrainer {
   ButlerLayout layout_;
   ItemRunner run_;
   mutable ButlerTeacher teacher_;
-  mutable ButlerExample<float> example_;
+  std::vector<ButlerExample<float>> examples_;                     // of the step
+  mutable std::vector<ButlerExample<float>> validation_examples_;  // kept from the first validation on
   ButlerGradient<float> gradient_;
   std::vector<float> parameters_, first_, second_;  // and AdamW's moments
   std::vector<float> losses_;

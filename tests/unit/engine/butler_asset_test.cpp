@@ -23,10 +23,18 @@ TEST_F(ButlerAsset, IsThatOfTheFirstFolderThatHasIt) {
   std::filesystem::create_directory(b);
   const std::vector<std::string> folders = {"/no/such/folder", a, b};
   EXPECT_EQ(find_butler_asset(folders, "00ff"), "");
-  std::ofstream(b + "/butler-00ff.safetensors") << "b";
-  std::ofstream(a + "/butler-00fe.safetensors") << "a";
-  EXPECT_EQ(find_butler_asset(folders, "00ff"), b + "/butler-00ff.safetensors");
-  EXPECT_EQ(find_butler_asset(folders, "00fe"), a + "/butler-00fe.safetensors");
+  const auto write = [](const std::string& path, const std::string& fingerprint) {
+    ButlerGeometry geometry{2, 1, 1, 4, 8, 1, 2, 3};
+    save_butler(ButlerWeights::zeros(geometry), fingerprint, path, SafetensorsType::kF32);
+  };
+  write(b + "/butler-b.safetensors", "00ff");
+  write(a + "/butler-of-another.safetensors", "00fe");
+  write(a + "/other.safetensors", "00ff");
+  std::ofstream(a + "/butler-broken.safetensors") << "not one";
+  EXPECT_EQ(find_butler_asset(folders, "00ff"), b + "/butler-b.safetensors");
+  EXPECT_EQ(find_butler_asset(folders, "00fe"), a + "/butler-of-another.safetensors");
+  write(a + "/butler.safetensors", "00ff");
+  EXPECT_EQ(find_butler_asset(folders, "00ff"), a + "/butler.safetensors");
   EXPECT_EQ(find_butler_asset({}, "00ff"), "");
 }
 
@@ -43,7 +51,7 @@ TEST_F(ButlerAsset, EngineFindsItsOwn) {
   tiny.engine.make_cache(Recipe::parse("quest"));  // needs none
   ButlerGeometry geometry = butler_geometry(tiny.engine.config());
   geometry.hidden = 8;
-  const std::string path = folder.string() + "/" + butler_asset_name(tiny.engine.fingerprint());
+  const std::string path = folder.string() + "/butler.safetensors";
   save_butler(ButlerWeights::zeros(geometry), tiny.engine.fingerprint(), path, SafetensorsType::kF32);
   tiny.engine.make_cache(recipe);
   EXPECT_EQ(tiny.engine.butler(), tiny.engine.butler());

@@ -14,8 +14,8 @@ namespace quire {
 namespace {
 
 // Six layers, so that the first producer serves four of them and a second one the last.
-struct Setup {
-  explicit Setup(int n_threads = 1, uint64_t model_seed = 1)
+struct TinyTeacher {
+  explicit TinyTeacher(int n_threads = 1, uint64_t model_seed = 1)
       : bytes(test::TinyModel(model_seed, test::kTinyContext, 6).build()),
         engine(GgufFile::from_memory(bytes, "tiny.gguf"), {.n_threads = n_threads}) {}
 
@@ -35,9 +35,10 @@ ButlerTraining short_training() {
   training.dim = 4;
   training.hidden = 8;
   training.seq_tokens = 128;
-  training.n_rows = 24;
+  training.n_rows = 12;
   training.n_steps = 6;
   training.batch = 2;
+  training.updates = 2;
   training.learning_rate = 3e-3;
   training.mask = {2, 8, true};
   training.n_start = 3;
@@ -75,7 +76,7 @@ TEST_F(ButlerTrainerTest, EveryNumberOfThreadsGivesTheSamePredictor) {
   for (const ButlerStart start : {ButlerStart::kFitted, ButlerStart::kRandom}) {
     ButlerTraining training = short_training();
     training.start = start;
-    Setup one(1), three(3);
+    TinyTeacher one(1), three(3);
     const auto first = trained(one.engine, training);
     EXPECT_EQ(first, trained(three.engine, training));
     EXPECT_EQ(first, trained(one.engine, training));
@@ -85,7 +86,7 @@ TEST_F(ButlerTrainerTest, EveryNumberOfThreadsGivesTheSamePredictor) {
 }
 
 TEST_F(ButlerTrainerTest, ResumedEqualsUninterrupted) {
-  Setup setup;
+  TinyTeacher setup;
   const ButlerTraining training = short_training();
   const auto whole = trained(setup.engine, training);
   const std::string path = folder / "t.state";
@@ -111,7 +112,7 @@ TEST_F(ButlerTrainerTest, ResumedEqualsUninterrupted) {
 }
 
 TEST_F(ButlerTrainerTest, CheckpointsOfOtherTrainingsAreRefused) {
-  Setup setup, other(1, 2);
+  TinyTeacher setup, other(1, 2);
   const std::string path = folder / "t.state";
   ButlerTraining training = short_training();
   ButlerTrainer trainer = trainer_of(setup.engine, training);
@@ -128,7 +129,7 @@ TEST_F(ButlerTrainerTest, CheckpointsOfOtherTrainingsAreRefused) {
 }
 
 TEST_F(ButlerTrainerTest, OptionsThatCannotBeMeantAreRefused) {
-  Setup setup;
+  TinyTeacher setup;
   const auto refused = [&](const auto& change, const char* says) {
     ButlerTraining training = short_training();
     change(training);
@@ -151,11 +152,11 @@ TEST_F(ButlerTrainerTest, OptionsThatCannotBeMeantAreRefused) {
 }
 
 TEST_F(ButlerTrainerTest, TheRateRisesAndFalls) {
-  Setup setup;
+  TinyTeacher setup;
   ButlerTraining training = short_training();
   training.n_steps = 100;
   const ButlerTrainer trainer = trainer_of(setup.engine, training);
-  EXPECT_DOUBLE_EQ(trainer.learning_rate(0), training.learning_rate / 5);
+  EXPECT_DOUBLE_EQ(trainer.learning_rate(0), training.learning_rate / 10);  // of ten updates that warm up
   EXPECT_DOUBLE_EQ(trainer.learning_rate(5), training.learning_rate);
   for (size_t step = 6; step < 100; ++step)
     EXPECT_LT(trainer.learning_rate(step), trainer.learning_rate(step - 1));
@@ -164,7 +165,7 @@ TEST_F(ButlerTrainerTest, TheRateRisesAndFalls) {
 
 // A fit needs no step to be better than chance, and steps make the loss less than it began with.
 TEST_F(ButlerTrainerTest, LearnsOnItsOwnText) {
-  Setup setup;
+  TinyTeacher setup;
   ButlerTraining training = short_training();
   training.n_steps = 60;
   training.validate_every = 0;
