@@ -42,7 +42,7 @@ constexpr PolicySetting kButlerSettings[] = {
     {"interval", 1, 1, kMostRows, true},
     {"neighbours", 0, 0, 1, true, "off|on"},
     {"keys", 0, 0, 1, true, "bf16|int8"},
-    {"heads", 0, 0, 1, true, "probability|score"},
+    {"heads", 0, 0, 2, true, "sum|probability|score"},
     {"dim", 16, 1, 256, true},
 };
 constexpr PolicySetting kOracleSettings[] = {{"dense", 0, 0, 4096, true}};

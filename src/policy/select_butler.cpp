@@ -20,6 +20,9 @@ constexpr size_t kStateHeader = 2;
 
 size_t pages_for(size_t n_tokens) { return (n_tokens + kTokensPerPage - 1) / kTokensPerPage; }
 
+// How the heads of a group make one value of a row; in the order of the setting's words.
+enum class Pooling : uint8_t { kSum, kProbability, kScore };
+
 // Of all rows of a step.
 struct Shares {
   size_t sinks;
@@ -36,6 +39,30 @@ void best_scores(const float* scores, size_t n_tiles, size_t group, std::vector<
   }
 }
 
+// The sum over the heads of the probabilities, each head's scores taken as those of one softmax.
+void summed_probabilities(const float* scores, size_t n_tiles, size_t group, std::vector<float>& sums) {
+  const size_t n_values = group * kTokensPerPage;
+  const std::vector<uint64_t> masks(group, ~uint64_t{0});
+  std::vector<float> tile(n_values);
+  std::vector<float> m(group, kNoScore);
+  std::vector<float> l(group, 0.0f);
+  std::vector<float> correction(group);
+  const auto weigh = [&](size_t i, std::vector<float>& sum_of) {
+    std::copy_n(scores + i * n_values, n_values, tile.begin());
+    ops().softmax(tile.data(), masks.data(), static_cast<int>(group), m.data(), sum_of.data(),
+                  correction.data());
+  };
+  for (size_t i = 0; i < n_tiles; ++i) weigh(i, l);
+  sums.assign(n_tiles * kTokensPerPage, 0.0f);
+  std::vector<float> unused(group);
+  for (size_t i = 0; i < n_tiles; ++i) {
+    weigh(i, unused);  // m is the largest of all by now
+    for (size_t j = 0; j < n_values; ++j) {
+      sums[i * kTokensPerPage + j % kTokensPerPage] += tile[j] / l[j / kTokensPerPage];
+    }
+  }
+}
+
 class SelectButler : public Selector {
  public:
   SelectButler(const PolicyChoice& choice, std::shared_ptr<const ButlerWeights> weights)
@@ -44,7 +71,7 @@ class SelectButler : public Selector {
         n_local_(choice.number("local")),
         interval_(choice.number("interval")),
         adds_neighbours_(choice.number("neighbours") == 1),
-        by_probability_(choice.number("heads") == 0),
+        pooling_(static_cast<Pooling>(choice.number("heads"))),
         batch_(std::bit_floor(std::min(n_local_, kTokensPerPage))),
         layout_(choice),
         predictor_(std::make_shared<const ButlerPredictor>(std::move(weights))),
@@ -230,10 +257,10 @@ class SelectButler : public Selector {
       float* own = scores.data() + (n_pages - 1) * tile + h * kTokensPerPage;
       std::fill(own + n % kTokensPerPage, own + kTokensPerPage, kNoScore);
     }
-    if (by_probability_) {
-      best_log_probabilities(scores.data(), n_pages, group, values);
-    } else {
-      best_scores(scores.data(), n_pages, group, values);
+    switch (pooling_) {
+      case Pooling::kSum: return summed_probabilities(scores.data(), n_pages, group, values);
+      case Pooling::kProbability: return best_log_probabilities(scores.data(), n_pages, group, values);
+      case Pooling::kScore: return best_scores(scores.data(), n_pages, group, values);
     }
   }
 
@@ -242,7 +269,7 @@ class SelectButler : public Selector {
   size_t n_local_;
   size_t interval_;
   bool adds_neighbours_;
-  bool by_probability_;
+  Pooling pooling_;
   size_t batch_;  // rows whose keys are projected together: divides a page, and local rows cover it
   ProjectedLayout layout_;
   std::shared_ptr<const ButlerPredictor> predictor_;

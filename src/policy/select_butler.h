@@ -2,15 +2,16 @@
 // trained predictor (policy/butler.h) has named before their layers ran.
 //
 // A step of one token that is due, every `interval` steps, runs the producers. The one at layer p names rows
-// of the layers p + 1 to p + G, for each KV head: those of the best score for any head of its group among the
+// of the layers p + 1 to p + G, for each KV head: those that its group of query heads scores best among the
 // rows that are neither sinks nor local. Steps in between read what was named last, and the newest rows as
 // they are by then. The first step of one token behind a longer one reads everything, and so does layer 0.
 //
 // A budget is of all rows of a step, sinks and local ones among them, so that it compares with other recipes'
 // (published: of what is named alone). Neighbours come on top, at most as many as were named.
 //
-// Scores of two query heads are on two scales: heads=probability compares their softmax shares,
-// heads=score the scores as they are (published).
+// Scores of two query heads are on two scales. A row counts by the sum over the heads of a group of its
+// softmax shares (heads=sum), by the largest share (heads=probability), or by the largest score (heads=score,
+// published).
 //
 // Keys are projected in the rows' own open pages, from the rows as they are stored, a batch of rows at once:
 // as soon as all its tokens have come, which the local ones cover. (Published: when the ring of local rows
