@@ -55,13 +55,17 @@ TEST(SparseBudget, IsThatOfThePolicy) {
 }
 
 TEST(SparsePlan, FitsTheDevice) {
-  for (const SparseDevice& device : {kHopper, kAmpere}) {
+  for (const SparseDevice* one : {&kHopper, &kAmpere}) {
+    const SparseDevice& device = *one;
     for (const int n_sequences : {1, 3, 8, 32, 256}) {
       for (const int n_pages : {1, 64, 512, 2048, 16384}) {
         for (const int head_dim : {64, 80, 128, 256}) {
           for (const int group : {1, 4, 9, 16}) {
             const SparseAttention a = of_shape(n_sequences, n_pages, group, head_dim);
-            if (device.n_multiprocessors == 108 && group > 8 && head_dim == 256) continue;
+            if (&device != &kHopper && group > 8 && head_dim == 256) {
+              ASSERT_THROW(plan_sparse(a, 4, 3, device), Error);  // 182 KB without anything of the rows
+              continue;
+            }
             const SparsePlan plan = plan_sparse(a, 4, 3, device);
             ASSERT_GT(device.clusters[plan.cluster_blocks], 0);
             ASSERT_TRUE(plan.n_warps == 8 || plan.n_warps == 16);

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 #include "kernels/cuda/device/sparse_layout.h"
@@ -55,22 +56,22 @@ int estimate_bytes(int n_pages, int group) {
 constexpr double kPageTime = 0.23;
 constexpr double kStepsTime = 34;
 
-// A launch cut up so; no memory: cost below 0.
+// A launch cut up so, with so many blocks on a multiprocessor; no memory: cost below 0.
 struct Trial {
   SparsePlan plan;
   double cost;
 };
 
 Trial try_plan(const SparseAttention& a, int table_bytes, const SparseDevice& device, int n_blocks,
-               int n_warps) {
+               int n_warps, int blocks_each) {
   const int n_pairs = a.n_sequences * a.n_kv_heads;
   const int most_candidates = sparse_counts(a.budget, 0, 64 * a.page_table_stride).n_candidates;
-  const int blocks_each = kMostSparseWarps / n_warps;  // of a multiprocessor
   const int n_pages = pages_of_block(a.page_table_stride, n_blocks);
   const int n_candidates = pages_of_block(most_candidates, n_blocks);
   const int room = std::min(device.shared_bytes, kMultiprocessorBytes / blocks_each - kReservedBytes) -
                    kStaticBytes - table_bytes;
-  const int least = handed_bytes(a.head_dim, n_warps);
+  // The area is also where warps hand over outputs, unless they have room of their own.
+  const int least = a.group > kTileHeads ? 0 : handed_bytes(a.head_dim, n_warps);
   const int estimates = estimate_bytes(n_pages, a.group);
   const int wanted =
       std::max({least, estimates, 16 * n_pages + n_candidates * 3 / 2 * candidate_bytes(a.group)});
@@ -98,8 +99,8 @@ Trial try_plan(const SparseAttention& a, int table_bytes, const SparseDevice& de
                                                       static_cast<size_t>(spilled_candidate_bytes(a.group));
   const int at_a_time = blocks_each * device.clusters[n_blocks];
   const int rounds = (n_pairs + at_a_time - 1) / at_a_time;
-  const double time =
-      n_pages * kPageTime * blocks_each * (spills ? 1.15 : 1.0) + kStepsTime * (1 + 0.01 * n_blocks);
+  const double time = n_pages * kPageTime * (kMostSparseWarps / n_warps) * (spills ? 1.15 : 1.0) +
+                      kStepsTime * (1 + 0.01 * n_blocks);
   return {plan, rounds * time};
 }
 
@@ -112,9 +113,9 @@ SparsePlan plan_sparse(const SparseAttention& a, int key_bits, int value_bits, c
   Trial best = {{}, -1};
   for (int n = 1; n <= kMostClusterBlocks; ++n) {
     if (device.clusters[n] == 0) continue;
-    for (const int warps : {16, 8}) {
+    for (const auto& [warps, blocks_each] : {std::pair{16, 1}, {8, 2}, {8, 1}}) {
       if ((cluster_blocks != 0 && n != cluster_blocks) || (n_warps != 0 && warps != n_warps)) continue;
-      const Trial trial = try_plan(a, table_bytes, device, n, warps);
+      const Trial trial = try_plan(a, table_bytes, device, n, warps, blocks_each);
       if (trial.cost >= 0 && (best.cost < 0 || trial.cost < best.cost)) best = trial;
     }
   }
