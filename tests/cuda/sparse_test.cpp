@@ -41,6 +41,10 @@ TEST_F(CudaSparse, AnyGroupUpToSixteen) {
     c.group = group;
     check<Nested<4, 3>>(c);
   }
+  SparseCase largest = {.n_pages = {9}, .tails = {3}};
+  largest.group = 16;
+  largest.head_dim = 256;
+  check<Nested<4, 3>>(largest);
 }
 
 TEST_F(CudaSparse, ClustersOfAllSizes) {

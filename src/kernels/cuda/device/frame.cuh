@@ -17,7 +17,7 @@ __device__ inline void hadamard_row(float* x, int n) {
   for (int half = 1; half < n; half *= 2) {
     __syncwarp();
     for (int pair = row_lane(); pair < n / 2; pair += kRowLanes) {
-      const int i = pair / half * 2 * half + pair % half;
+      const int i = pair + (pair & -half);  // half is a power of two
       const float a = x[i];
       const float b = x[i + half];
       x[i] = a + b;
