@@ -6,7 +6,6 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
-#include "cache/cache_file.h"
 #include "engine/joining.h"
 #include "terminal.h"
 
@@ -34,7 +33,6 @@ SavedSequence::SavedSequence(const KvFiles& files, const ModelOptions& model, Se
     : files_(files) {
   // Made and removed again: better now than after an hour of work.
   if (saves()) AtomicFile{files_.save};
-  if (saves() && !loads()) check_can_be_saved(options.recipe);
   if (!loads()) return;
   const auto start = std::chrono::steady_clock::now();
   saved_ = SavedSession::open(files_.load);
@@ -88,7 +86,7 @@ void SavedSequence::reuse(Session& session, size_t n_common, size_t n_prompt) co
   std::string note = "loaded " + tokens_text(n_loaded) + "; the prompt begins like them: ";
   if (session.cache().n_tokens() == 0 && n_common > 0) {
     note += "but behind " + tokens_text(n_common) +
-            " it differs, where the cache is coded, so everything is computed anew";
+            " it differs, where rows are coded or have moved, so everything is computed anew";
   } else {
     note += tokens_text(n_common) + " used again, " + std::to_string(n_prompt - n_common) + " new";
     if (n_common < n_loaded) note += ", " + std::to_string(n_loaded - n_common) + " dropped";

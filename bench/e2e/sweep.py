@@ -1,7 +1,8 @@
 """Quality, bytes, rows read and speed of every recipe, and attention alone: docs/results/cpu.md and its charts.
 
 Every measurement is one command, whose output is kept in build/sweep/; what is there is not measured again, so an
-interrupted sweep goes on. Called by scripts/sweep.
+interrupted sweep goes on. What does not depend on time can be measured by several processes at once (--jobs), and
+elsewhere: --quality measures it alone. Called by scripts/sweep.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import pathlib
 import platform
 import re
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KEPT = ROOT / "build/sweep"
@@ -27,10 +29,10 @@ RECIPES = {
     "select": ("quire", "quire(mass=0.9)", "selfindex", "monarch", "monarch(trigger=off)", "quest", "doublesparse",
                "oracle", "random"),
 }
-DEPTHS = {512: 128, 2000: 200, 7000: 300}  # prompt tokens: evaluated tokens
+DEPTHS = {512: 128, 2000: 200, 6000: 1000}  # prompt tokens: evaluated tokens
 TIMED = ("full", "turbo4", "kivi2", "quire", "selfindex", "monarch", "logquant(reserve=128)",
          "turbo2(keep=log(reserve=64))", "streaming(window=512)", "h2o(budget=7.5%)")
-TIMED_SHORT = ("snapkv(budget=7.5%)", "quest", "doublesparse")  # as well, where a prompt takes seconds
+TIMED_MORE = ("snapkv(budget=7.5%)", "quest", "doublesparse")
 ATTENTION = ("full", "turbo4", "turbo3", "kivi4", "quire", "selfindex", "monarch")
 ATTENTION_TOKENS = (4096, 16384, 32768, 131072)
 
@@ -46,32 +48,47 @@ def kept(name: str, command: list, redo: bool) -> str:
     return path.read_text()
 
 
-def quality(options, depth: int, group: str) -> list:
-    text = kept(f"quality-{group}-{depth}.json",
-                [options.quire, "eval", "kl", "-m", options.model, "-f", options.text, "-t", options.threads, "--json",
-                 "--prompt-tokens", depth, "--eval-tokens", DEPTHS[depth], "--kv", ",".join(RECIPES[group])],
-                options.redo)
-    return json.loads(text)["rows"]
+def slug(recipe: str) -> str:
+    return re.sub(r"[^a-z0-9.]+", "-", recipe).strip("-")
+
+
+def for_each(options, kind: str, recipes: tuple, command: list) -> list:
+    """The rows of a command that measures recipes, one run a recipe."""
+
+    def rows(recipe: str) -> list:
+        return json.loads(kept(f"{kind}-{slug(recipe)}.json",
+                               [options.quire, "eval", *command, "-m", options.model, "-f", options.text, "-t",
+                                max(1, options.threads // options.jobs), "--json", "--kv", recipe], options.redo))["rows"]
+
+    with ThreadPoolExecutor(options.jobs) as pool:
+        return [row for some in pool.map(rows, recipes) for row in some]
+
+
+def quality(options, depth: int) -> list:
+    recipes = tuple(recipe for group in RECIPES.values() for recipe in group)
+    return for_each(options, f"quality-{depth}", recipes,
+                    ["kl", "--prompt-tokens", depth, "--eval-tokens", DEPTHS[depth]])
 
 
 def speed(options, depth: int) -> list:
-    timed = TIMED + (TIMED_SHORT if depth <= 2000 else ())
     text = kept(f"speed-{depth}.json",
                 [options.quire, "bench", "-m", options.model, "-f", options.text, "-t", options.threads, "--json",
-                 "--no-quality", "--no-warmup", "--prompt-tokens", depth, "--max-new-tokens", 65, "--repeats", options.repeats,
-                 "--mode", ",".join(timed)], options.redo)
+                 "--no-quality", "--prompt-tokens", depth, "--max-new-tokens", 65, "--repeats", options.repeats,
+                 "--mode", ",".join(TIMED + TIMED_MORE)], options.redo)
     return json.loads(text)["rows"]
 
 
-RECALL = {tokens: ("quire", "oracle", "random") for tokens in (2000, 4000)}
+RECALL_RECIPES = ("full", "turbo4", "turbo3", "turbo2", "kivi2", "logquant(reserve=128)", "turbo2(keep=log(reserve=128))",
+                  "streaming(window=512)", "h2o(budget=7.5%)", "keyformer(budget=7.5%)", "snapkv(budget=7.5%)", "quire",
+                  "quire(mass=0.9)", "selfindex", "monarch", "monarch(trigger=off)", "quest", "doublesparse", "oracle",
+                  "random")
+RECALL_TOKENS = (2000, 4000)
 RECALL_SEEDS = 8
 
 
 def recall(options, tokens: int) -> list:
-    text = kept(f"recall-{tokens}.json",
-                [options.quire, "eval", "recall", "-m", options.model, "-f", options.text, "-t", options.threads, "--json",
-                 "--prompt-tokens", tokens, "--seeds", RECALL_SEEDS, "--kv", ",".join(RECALL[tokens])], options.redo)
-    return json.loads(text)["rows"]
+    return for_each(options, f"recall-{tokens}", RECALL_RECIPES,
+                    ["recall", "--prompt-tokens", tokens, "--seeds", RECALL_SEEDS])
 
 
 def streaming(options) -> str:
@@ -196,7 +213,7 @@ is half of them. Few tokens are evaluated at each depth, so differences below a 
 """]
     speeds = {}
     for depth in DEPTHS:
-        rows = [row for group in RECIPES for row in quality(options, depth, group)]
+        rows = quality(options, depth)
         parts.append(f"## {depth:,} tokens of prompt, {DEPTHS[depth]} evaluated\n\n" + quality_table(rows) + "\n")
         for field, unit, name, chart in (("bits_per_value", 1, "bits per value, everything counted", "bytes"),
                                          ("rows_read_per_token", 90 * depth / 100, "% of the rows read", "rows"),
@@ -217,7 +234,7 @@ is half of them. Few tokens are evaluated at each depth, so differences below a 
     parts.append(f"## Planted facts\n\n`quire eval recall`: 16 facts (numbers, words, quotes) in prose of \"Emma\", {RECALL_SEEDS} "
                  "seeds; the score is 1 where the answers are as likely as with the full cache and 0 where they are as "
                  "likely as without the facts (docs/eval.md).\n")
-    for tokens in RECALL:
+    for tokens in RECALL_TOKENS:
         parts.append(f"{tokens:,} tokens:\n\n" + recall_table(recall(options, tokens)) + "\n")
     parts.append("## Text without end\n\n`quire eval ppl --kv streaming`: 4 sinks and a window of 2,000 over 50,000 tokens, six times the "
                  "context that the model was trained for.\n\n```\n" + streaming(options).strip() + "\n```\n")
@@ -239,14 +256,18 @@ def main() -> None:
     parser.add_argument("--model", default=ROOT / "models/SmolLM2-135M-Instruct.Q4_1.gguf")
     parser.add_argument("--text", default=KEPT / "emma.txt")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--redo", action="store_true", help="measure again what build/sweep holds")
-    parser.add_argument("--quality", choices=RECIPES, help="measure the quality of these alone, and write nothing")
+    parser.add_argument("--jobs", type=int, default=1, help="so many processes at once where time is not measured")
+    parser.add_argument("--quality", action="store_true", help="measure what does not depend on time, and write nothing")
     KEPT.mkdir(parents=True, exist_ok=True)
     options = parser.parse_args()
     if options.quality:
         for depth in sorted(DEPTHS, reverse=True):
-            quality(options, depth, options.quality)
+            quality(options, depth)
+        for tokens in sorted(RECALL_TOKENS, reverse=True):
+            recall(options, tokens)
+        streaming(options)
     else:
         write_page(options)
 

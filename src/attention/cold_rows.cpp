@@ -7,38 +7,11 @@
 
 namespace quire {
 
-namespace {
-
 // The sum of the probabilities of rows depends on how far their scores spread. Estimates are means, given the
-// signs, and spread by sqrt(2 / pi) of the scores only; stretched by the inverse they have as large a sum as
-// scores of normal rows. A single row that points where the query points is then at 0.8 of its score, instead
-// of 0.64. (Stretched until it is right, pi / 2, nearly all heads of a real model seem to need their cold
-// rows.)
-constexpr double kStretch = 1.2533141373155;
-
-// Levels are eighths of an octave, 255 the highest (kernels/index.inl): the sum of 2^(kStretch (level - 255)
-// / 8), the fraction of the power taken linearly (at most 6 % too large). Sixteen sums at a time, in an order
-// of their own. Products of 16 bits, which every machine has by the register: an eighth is 1 << 20.
-double sum_levels(const uint8_t* levels, size_t n) {
-  constexpr size_t kLanes = 16;
-  constexpr int32_t kOne = 127 << 23;
-  constexpr int kShift = 7;
-  constexpr auto kEighth = static_cast<int16_t>(kStretch * (1 << (20 - kShift)));
-  static_assert((int64_t{255} * kEighth << kShift) < kOne);
-  float sums[kLanes] = {};
-  for (size_t i = 0; i + kLanes <= n; i += kLanes) {
-    for (size_t j = 0; j < kLanes; ++j) {
-      const auto below = static_cast<int16_t>(levels[i + j] - 255);
-      const int32_t bits = kOne + static_cast<int32_t>(below) * kEighth * (1 << kShift);
-      sums[j] += std::bit_cast<float>(bits);
-    }
-  }
-  double sum = 0;
-  for (const float x : sums) sum += x;
-  return sum;
-}
-
-}  // namespace
+// signs, and spread by sqrt(2 / pi) of the scores only; stretched by the inverse, about kLevelStretch, they
+// have as large a sum as scores of normal rows. A single row that points where the query points is then at
+// 0.8 of its score, instead of 0.64. (Stretched until it is right, pi / 2, nearly all heads of a real model
+// seem to need their cold rows.)
 
 void SparseHead::skip() {
   n_candidates_ = 0;
@@ -57,7 +30,9 @@ double SparseHead::cold_log_sum(size_t row, double log_sum) {
   ops().index.levels(estimates_.data() + table * ld, ld, 1, &offset, static_cast<int>(keys_.size()),
                      levels_.data());
   leave_out_exact();
-  return kStretch * (most - bias) + bias + std::log(sum_levels(levels_.data(), ld));
+  const auto sum =
+      static_cast<double>(ops().index.level_mass(levels_.data(), static_cast<int>(keys_.size())));
+  return static_cast<double>(kLevelStretch) * (most - bias) + bias + std::log(sum);
 }
 
 void SparseHead::add_probabilities(const double* log_sums, size_t page_tokens, float* sums) const {

@@ -369,6 +369,16 @@ void Cache::end_step() {
   if (hot_) move_pages();
 }
 
+void Cache::restore(size_t n_tokens, std::span<const LayerContents> contents, const Store::Fill& fill) {
+  store_.restore(n_tokens, contents, fill);
+  if (key_reserving_ && !contents.empty()) key_reserving_->restore(contents[0].n_sealed);
+}
+
+void Cache::restore_reserving(std::vector<uint32_t> open) {
+  const size_t n_pages = geometry_.n_layers == 0 ? 0 : store_.view(0, n_tokens()).n_sealed();
+  reserving_->restore(n_tokens(), n_pages, std::move(open));
+}
+
 Cache Cache::fork() const {
   Cache copy(statistics_, recipe_, geometry_, store_.pool(), rope_frequencies_);
   copy.store_ = store_.fork();

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "attention/attend.h"
@@ -98,11 +99,7 @@ class Cache {
   const Store& store() const { return store_; }
   const std::shared_ptr<const Calibration>& calibration() const { return statistics_->calibration(); }
   // See Store::restore().
-  void restore(size_t n_tokens, std::span<const size_t> n_sealed,
-               std::span<const std::vector<uint32_t>> kept_positions,
-               const std::function<void(std::span<std::byte>)>& fill) {
-    store_.restore(n_tokens, n_sealed, kept_positions, fill);
-  }
+  void restore(size_t n_tokens, std::span<const LayerContents> contents, const Store::Fill& fill);
   // Of a layer with coded pages, where the recipe has prompt statistics; else nullptr.
   const LayerStatistics* layer_statistics(size_t layer) const { return prompt_[layer].made.get(); }
   // What these will be made of, while no page of the layer is coded.
@@ -111,6 +108,15 @@ class Cache {
   void restore_statistics(size_t layer, LayerStatistics statistics) {
     prompt_[layer].made = std::make_shared<const LayerStatistics>(std::move(statistics));
   }
+
+  // Of a recipe that drops rows, or brings those together that leave a reserve; else nullptr.
+  const Dropping* dropping() const { return dropping_ ? &*dropping_ : nullptr; }
+  const Reserving* reserving() const { return reserving_ ? &*reserving_ : nullptr; }
+  // Into a cache whose rows have been restored: see Dropping::restore(), Reserving::restore().
+  void restore_dropping(size_t n_generated, std::vector<std::vector<HeadRows>> rows) {
+    dropping_->restore(n_tokens(), n_generated, std::move(rows));
+  }
+  void restore_reserving(std::vector<uint32_t> open);
 
   Residency residency() const;
   // Where the recipe promotes pages; else nullptr.

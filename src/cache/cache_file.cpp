@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <initializer_list>
 #include <string>
 
 #include "base/checked.h"
@@ -35,31 +36,35 @@ std::vector<uint64_t> row_values(const Cache& cache) {
   return values;
 }
 
-// Throws Error where the counts are absurd.
-uint64_t pages_bytes(const Geometry& geometry, const Recipe& recipe, size_t n_tokens,
-                     std::span<const size_t> n_sealed) {
-  constexpr const char* kWhat = "the number of bytes";
-  const std::vector<LayerLayout> layouts = layer_layouts(recipe, geometry);
-  const size_t n_pages = n_tokens / kTokensPerPage + (n_tokens % kTokensPerPage != 0);
+constexpr const char* kNumberOfBytes = "the number of bytes";
+
+uint64_t sum(std::initializer_list<uint64_t> parts) {
   uint64_t total = 0;
-  for (size_t layer = 0; layer < layouts.size(); ++layer) {
-    const LayerLayout& layout = layouts[layer];
-    const uint64_t open = checked_mul(n_pages - n_sealed[layer], layout.open.page_bytes(), kWhat);
-    total = checked_add(total, open, kWhat);
-    if (n_sealed[layer] == 0) continue;
-    const uint64_t coded = checked_mul(n_sealed[layer], layout.sealed.page_bytes(), kWhat);
-    const uint64_t index =
-        checked_mul(layout.sealed.index_blocks(n_sealed[layer]), layout.sealed.index_block_bytes(), kWhat);
-    total = checked_add(total, checked_add(coded, checked_add(index, layout.beside_bytes(), kWhat), kWhat),
-                        kWhat);
-  }
+  for (const uint64_t part : parts) total = checked_add(total, part, kNumberOfBytes);
   return total;
 }
 
+// Of a layer that has seen n_tokens. Throws Error where the counts are absurd.
+uint64_t layer_bytes(const LayerLayout& layout, size_t n_tokens, size_t n_left, size_t n_sealed) {
+  const size_t n_rows = n_tokens - n_left;
+  const size_t n_pages = n_rows / kTokensPerPage + (n_rows % kTokensPerPage != 0);
+  const uint64_t open = checked_mul(n_pages - n_sealed, layout.open.page_bytes(), kNumberOfBytes);
+  if (n_sealed == 0) return sum({open, n_left > 0 ? layout.beside_bytes() : 0});
+  const uint64_t key_bytes = layout.open.n_kv_heads * row_bytes(layout.open.key_format, layout.open.head_dim);
+  return sum(
+      {open, checked_mul(n_sealed, layout.sealed.page_bytes(), kNumberOfBytes),
+       checked_mul(layout.sealed.index_blocks(n_sealed), layout.sealed.index_block_bytes(), kNumberOfBytes),
+       checked_mul(layout.n_exact_keys(n_sealed), key_bytes, kNumberOfBytes), layout.beside_bytes()});
+}
+
+// The pieces are counted as they are written.
 Section pages_section(const Cache& cache) {
-  const std::vector<uint64_t> rows = row_values(cache);
-  const std::vector<size_t> n_sealed(rows.begin() + 1, rows.end());
-  const uint64_t n_bytes = pages_bytes(cache.geometry(), cache.recipe(), cache.n_tokens(), n_sealed);
+  const Store& store = cache.store();
+  uint64_t n_bytes = 0;
+  for (size_t layer = 0; layer < store.n_layers(); ++layer) {
+    n_bytes += layer_bytes(store.layer_layout(layer), cache.n_tokens(), store.left_tokens(layer),
+                           store.view(layer, cache.n_tokens()).n_sealed());
+  }
   return {"pages", true, n_bytes, [&cache](const ByteSink& sink) {
             for (size_t layer = 0; layer < cache.store().n_layers(); ++layer) {
               cache.store().visit_blocks(layer, sink);
@@ -69,9 +74,11 @@ Section pages_section(const Cache& cache) {
 
 Recipe read_recipe(const SectionFile& file) {
   const std::string text = file.get_text("recipe");
+  // An answer to it would quote it.
+  const bool readable = std::ranges::all_of(text, [](char c) { return c >= ' ' && c <= '~'; });
+  if (!readable) file.fail_section("recipe", "it is not written as recipes are");
   try {
     const Recipe recipe = Recipe::parse(text);
-    check_can_be_saved(recipe);
     if (recipe.text() == text) return recipe;
   } catch (const Error& error) {
     file.fail_section("recipe", error.what());
@@ -98,17 +105,25 @@ void check_codes(const SectionFile& file, const SavedCache& saved) {
   }
 }
 
-// Pages that are coded of n tokens: those that are due, and more where the sequence has been cut.
+// Pages that are coded of n tokens: those that are due, and more where the sequence has been cut, which it
+// never is behind a reserve.
 void check_sealed(const SectionFile& file, const LayerLayout& layout, size_t n_tokens, size_t n_sealed) {
-  const bool possible =
-      n_sealed >= layout.sealed_pages(n_tokens) && n_sealed <= (layout.seals ? n_tokens / kTokensPerPage : 0);
+  const size_t n_due = layout.sealed_pages(n_tokens);
+  const bool reserves = layout.reserve.given() || layout.key_reserve.given();
+  const size_t n_most = layout.seals ? n_tokens / kTokensPerPage : 0;
+  const bool possible = n_sealed >= n_due && n_sealed <= (reserves ? n_due : n_most);
   if (!possible) file.fail_section("rows", "the number of coded pages does not fit the recipe");
 }
 
 void check_pages(const SectionFile& file, const SavedCache& saved) {
   uint64_t wanted = 0;
   try {
-    wanted = pages_bytes(saved.geometry, saved.recipe, saved.n_tokens, saved.n_sealed);
+    const std::vector<LayerLayout> layouts = layer_layouts(saved.recipe, saved.geometry);
+    for (size_t layer = 0; layer < layouts.size(); ++layer) {
+      const uint64_t n_bytes =
+          layer_bytes(layouts[layer], saved.n_tokens, saved.n_left(layer), saved.n_sealed[layer]);
+      wanted = sum({wanted, n_bytes});
+    }
   } catch (const Error& error) {
     file.fail_section("rows", error.what());
   }
@@ -120,16 +135,25 @@ void check_pages(const SectionFile& file, const SavedCache& saved) {
 void read_rows(const SectionFile& file, SavedCache& saved) {
   const std::vector<uint64_t> values = file.get_values<uint64_t>("rows");
   if (values.size() != 1 + saved.geometry.n_layers) file.fail_section("rows", "its length is wrong");
-  // A token takes at least a byte.
   saved.pages = file.get("pages");
-  if (values[0] > saved.pages.size()) file.fail_section("rows", "it counts more tokens than the file holds");
+  // A token takes at least a byte, unless it has left.
+  if (!saved.recipe.drops() && values[0] > saved.pages.size()) {
+    file.fail_section("rows", "it counts more tokens than the file holds");
+  }
   saved.n_tokens = values[0];
   const std::vector<LayerLayout> layouts = layer_layouts(saved.recipe, saved.geometry);
   for (size_t layer = 0; layer < layouts.size(); ++layer) {
     check_sealed(file, layouts[layer], saved.n_tokens, values[1 + layer]);
     saved.n_sealed.push_back(values[1 + layer]);
   }
+  const auto read_moves = [&] {
+    saved.moves = SavedMoves::read(file, saved.recipe, saved.geometry, saved.n_tokens, saved.n_sealed);
+  };
+  // Where rows have left, the pages hold no more than those that are named; else they tell whether there are
+  // so many tokens.
+  if (saved.recipe.drops()) read_moves();
   check_pages(file, saved);
+  if (has_moved_rows(saved.recipe) && !saved.recipe.drops()) read_moves();
 }
 
 // The parts of a layer's statistics, in the order of the file.
@@ -270,12 +294,6 @@ uint64_t calibration_hash(const Calibration& calibration, const Recipe& recipe) 
   return hash.value();
 }
 
-void check_can_be_saved(const Recipe& recipe) {
-  if (!recipe.keep.given()) return;
-  throw Error("a cache of the recipe " + recipe.text() + " cannot be saved: keep= moves rows, and the file " +
-              "has no place for where they are");
-}
-
 std::vector<Section> cache_sections(const Cache& cache) {
   const std::string recipe = cache.recipe().text();
   const std::vector<uint32_t> geometry = geometry_values(cache.geometry());
@@ -297,6 +315,9 @@ std::vector<Section> cache_sections(const Cache& cache) {
   }
   if (cache.hot_rows() != nullptr) {
     sections.push_back(value_section<uint64_t>("hot", hot_values(*cache.hot_rows(), cache.store())));
+  }
+  if (has_moved_rows(cache.recipe())) {
+    sections.push_back(value_section<uint32_t>("moved", moved_values(cache)));
   }
   sections.push_back(pages_section(cache));
   return sections;
@@ -340,7 +361,11 @@ std::string SavedCache::mismatch(const Cache& cache) const {
 void SavedCache::restore(Cache& cache, const ByteSink& done) const {
   QUIRE_CHECK(mismatch(cache).empty());
   std::span<const std::byte> rest = pages;
-  cache.restore(n_tokens, n_sealed, kept_positions, [&](std::span<std::byte> block) {
+  std::vector<LayerContents> contents;
+  for (size_t layer = 0; layer < geometry.n_layers; ++layer) {
+    contents.push_back({n_sealed[layer], n_left(layer), kept_positions[layer]});
+  }
+  cache.restore(n_tokens, contents, [&](std::span<std::byte> block) {
     QUIRE_CHECK(block.size() <= rest.size());
     std::memcpy(block.data(), rest.data(), block.size());
     if (done) done(rest.first(block.size()));
@@ -354,6 +379,7 @@ void SavedCache::restore(Cache& cache, const ByteSink& done) const {
     }
   }
   if (recipe.promote.given()) cache.restore_hot(hot.pages, hot.counters, hot.slots);
+  if (has_moved_rows(recipe)) moves.restore(cache);
 }
 
 }  // namespace quire

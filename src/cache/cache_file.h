@@ -6,9 +6,8 @@
 //   it
 //                needs a calibration
 //   rows         u64: tokens whose rows are there, then for each layer how many of its pages are coded
-//   pages        layer by layer: the exact sinks and the kept rows if pages are coded, then the pages, as
-//   they
-//                lie in memory
+//   pages        layer by layer: the exact sinks, the kept rows and the exact keys, if pages are coded, then
+//                the pages, as they lie in memory; of a recipe that drops rows, the sinks if some have left
 //   statistics   f32: of each layer with coded pages, where the recipe has prompt statistics: key means, key
 //                balances, value means, codebook (cache/prompt_statistics.h)
 //   queries      f64: of each layer without coded pages, where the recipe has prompt statistics: how many
@@ -17,6 +16,7 @@
 //   their
 //                positions [kv_head][n]
 //   hot          u64: where the recipe promotes pages (cache/hot_file.h)
+//   moved        u32: where the recipe drops rows or gathers a reserve of exact ones (cache/moved_file.h)
 //
 // Sections about the sequence stand beside these (engine/session_file.h).
 #pragma once
@@ -31,17 +31,15 @@
 #include "base/section_file.h"
 #include "cache/cache.h"
 #include "cache/hot_file.h"
+#include "cache/moved_file.h"
 
 namespace quire {
 
 inline constexpr std::string_view kCacheSections[] = {
-    "recipe", "geometry", "calibration", "rows", "pages", "statistics", "queries", "kept", "hot"};
+    "recipe", "geometry", "calibration", "rows", "pages", "statistics", "queries", "kept", "hot", "moved"};
 
 // Of what the recipe uses of a calibration: means and balances, or products where it selects by these.
 uint64_t calibration_hash(const Calibration& calibration, const Recipe& recipe);
-
-// Throws Error, of one sentence, for recipes whose caches cannot be kept in a file: those that move rows.
-void check_can_be_saved(const Recipe& recipe);
 
 // They refer to the cache, which has to stay as it is until they are written.
 std::vector<Section> cache_sections(const Cache& cache);
@@ -60,13 +58,17 @@ struct SavedCache {
   std::vector<PromptObserver> observers;              // [layer] where the recipe has them and none is
   std::vector<std::vector<uint32_t>> kept_positions;  // [layer], the same
   std::span<const std::byte> pages;
-  SavedHot hot;  // where the recipe promotes pages
+  SavedHot hot;      // where the recipe promotes pages
+  SavedMoves moves;  // where it moves rows or lets them go
 
   // Why a cache cannot take it: another recipe, shape or calibration. Empty: it can.
   std::string mismatch(const Cache& cache) const;
   // Into a cache without tokens, where nothing mismatches. Throws Error, with nothing changed, when the
   // pool's budget refuses. `done` is told of what has been copied.
   void restore(Cache& cache, const ByteSink& done = {}) const;
+
+  // Tokens of a layer that are in none of its pages.
+  size_t n_left(size_t layer) const { return geometry.n_kv_heads[layer] > 0 ? moves.n_left : 0; }
 };
 
 }  // namespace quire

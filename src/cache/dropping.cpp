@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
+#include "base/error.h"
 #include "format/frame.h"
 #include "kernels/ops.h"
 
@@ -13,6 +15,11 @@ namespace {
 
 // Observed together: their scores of the whole sequence stay in a buffer.
 constexpr size_t kObservedQueries = 16;
+// Blocks of these that are shared out at once. What each block finds is added up in the order of the text, so
+// that no mass hangs on the number of threads.
+constexpr size_t kRoundBlocks = 8;
+// Rows whose masses are added up by one member.
+constexpr size_t kSummedRows = 1024;
 
 // Standard Gumbel noise, a function of what it is for.
 float gumbel(uint64_t seed, uint64_t layer, uint64_t head, uint64_t position) {
@@ -34,6 +41,21 @@ void Dropping::clear() {
     layer.n_tokens = layer.n_generated = 0;
     std::fill(layer.heads.begin(), layer.heads.end(), HeadRows{});
   }
+}
+
+void Dropping::restore(size_t n_tokens, size_t n_generated, std::vector<std::vector<HeadRows>> rows) {
+  QUIRE_CHECK(rows.size() == layers_.size());
+  for (size_t layer = 0; layer < layers_.size(); ++layer) {
+    QUIRE_CHECK(rows[layer].size() == layers_[layer].heads.size());
+    layers_[layer] = {std::move(rows[layer]), n_tokens, n_generated};
+  }
+}
+
+// The same in all layers that have heads.
+size_t Dropping::n_generated() const {
+  size_t most = 0;
+  for (const Layer& layer : layers_) most = std::max(most, layer.n_generated);
+  return most;
 }
 
 uint64_t Dropping::size_bytes() const {
@@ -58,10 +80,14 @@ void Dropping::admit(Layer& layer, const LayerView& view) {
 void Dropping::observe(Worker& worker, size_t layer, const LayerView& view, size_t first, size_t n,
                        size_t n_step, const float* q, size_t ldq) {
   const size_t n_kv_heads = view.layout->n_kv_heads;
-  const size_t dim = view.layout->head_dim;
+  const size_t observed = retention_->observed_queries(n_step);
+  const size_t start = std::max(first, n_step - observed) - first;
   Layer& own = layers_[layer];
   if (worker.rank() == 0) {
     admit(own, view);
+    const size_t n_blocks = std::min(kRoundBlocks, (n + kObservedQueries - 1) / kObservedQueries);
+    const size_t n_masses = start < n ? n_kv_heads * n_blocks * view.n_tokens : 0;
+    block_masses_.resize(std::max(block_masses_.size(), n_masses));
     own.n_tokens += n;
     if (n_step == 1) ++own.n_generated;
     if (first == 0 && retention_->forgets()) {
@@ -69,27 +95,52 @@ void Dropping::observe(Worker& worker, size_t layer, const LayerView& view, size
     }
   }
   worker.barrier();
-  const size_t observed = retention_->observed_queries(n_step);
-  const size_t start = std::max(first, n_step - observed) - first;
   if (start >= n) return;
   const size_t group = n_heads_ / n_kv_heads;
-  worker.share(static_cast<int64_t>(n_kv_heads), 1, [&](int64_t item, int64_t) {
-    const auto head = static_cast<size_t>(item);
+  for (size_t i = start; i < n; i += kRoundBlocks * kObservedQueries) {
+    const size_t count = std::min(kRoundBlocks * kObservedQueries, n - i);
+    observe_round(worker, layer, view, {q + i * ldq, count, group, view.n_tokens - n + i}, ldq);
+  }
+}
+
+// queries.q: [queries][ldq], the heads of all KV heads side by side.
+void Dropping::observe_round(Worker& worker, size_t layer, const LayerView& view, const QueryRows& queries,
+                             size_t ldq) {
+  const size_t n_kv_heads = view.layout->n_kv_heads;
+  const size_t width = queries.group * view.layout->head_dim;
+  const size_t n_blocks = (queries.n_queries + kObservedQueries - 1) / kObservedQueries;
+  const size_t n_rows = queries.first_position + queries.n_queries;
+  worker.share(static_cast<int64_t>(n_kv_heads * n_blocks), 1, [&](int64_t item, int64_t) {
+    const size_t head = static_cast<size_t>(item) / n_blocks;
+    const size_t first = static_cast<size_t>(item) % n_blocks * kObservedQueries;
+    const size_t count = std::min(kObservedQueries, queries.n_queries - first);
     Buffers& buffers = buffers_[static_cast<size_t>(worker.rank())];
-    for (size_t i = start; i < n; i += kObservedQueries) {
-      const size_t count = std::min(kObservedQueries, n - i);
-      buffers.q.resize(count * group * dim);
-      for (size_t j = 0; j < count; ++j) {
-        std::copy_n(q + (i + j) * ldq + head * group * dim, group * dim, buffers.q.data() + j * group * dim);
-      }
-      observe_head(view, layer, head, {buffers.q.data(), count, group, view.n_tokens - n + i}, buffers);
+    buffers.q.resize(count * width);
+    for (size_t j = 0; j < count; ++j) {
+      std::copy_n(queries.q + (first + j) * ldq + head * width, width, buffers.q.data() + j * width);
+    }
+    float* mass = block_masses_.data() + static_cast<size_t>(item) * n_rows;
+    std::fill_n(mass, n_rows, 0.0f);
+    observe_block(view, layer, head, {buffers.q.data(), count, queries.group, queries.first_position + first},
+                  buffers, mass);
+  });
+  const size_t n_pieces = (n_rows + kSummedRows - 1) / kSummedRows;
+  worker.share(static_cast<int64_t>(n_kv_heads * n_pieces), 1, [&](int64_t item, int64_t) {
+    const size_t head = static_cast<size_t>(item) / n_pieces;
+    const size_t first = static_cast<size_t>(item) % n_pieces * kSummedRows;
+    const size_t last = std::min(n_rows, first + kSummedRows);
+    float* total = layers_[layer].heads[head].mass.data();
+    for (size_t block = 0; block < n_blocks; ++block) {
+      const float* mass = block_masses_.data() + (head * n_blocks + block) * n_rows;
+      for (size_t t = first; t < last; ++t) total[t] += mass[t];
     }
   });
 }
 
-// Two passes over the scores: the first finds each row's maximum and sum, the second adds probabilities up.
-void Dropping::observe_head(const LayerView& view, size_t layer, size_t head, const QueryRows& queries,
-                            Buffers& buffers) {
+// Two passes over the scores: the first finds each row's maximum and sum, the second adds probabilities up in
+// `mass`, which has a number for each row that the last query sees.
+void Dropping::observe_block(const LayerView& view, size_t layer, size_t head, const QueryRows& queries,
+                             Buffers& buffers, float* mass) const {
   const size_t n_rows = queries.n_queries * queries.group;
   const size_t last = queries.first_position + queries.n_queries;  // rows that the last query sees
   const size_t n_pages = (last + kTokensPerPage - 1) / kTokensPerPage;
@@ -102,7 +153,6 @@ void Dropping::observe_head(const LayerView& view, size_t layer, size_t head, co
   buffers.row_max.assign(n_rows, -std::numeric_limits<float>::infinity());
   buffers.row_sum.assign(n_rows, 0.0f);
   buffers.correction.resize(n_rows);
-  HeadRows& rows = layers_[layer].heads[head];
   for (size_t page = 0; page < n_pages; ++page) {
     float* scores = buffers.scores.data() + page * page_scores;
     uint64_t* masks = buffers.masks.data() + page * n_rows;
@@ -117,13 +167,12 @@ void Dropping::observe_head(const LayerView& view, size_t layer, size_t head, co
                   buffers.row_sum.data(), buffers.correction.data());
   }
   std::vector<float> sums = buffers.row_sum;
-  for (size_t page = 0; page < n_pages; ++page) {
+  for (size_t page = 0; page < n_pages; ++page, mass += kTokensPerPage) {
     float* scores = buffers.scores.data() + page * page_scores;
     // With the final maximum the weights are exp(score - maximum), of rows that are not seen 0.
     ops().softmax(scores, buffers.masks.data() + page * n_rows, static_cast<int>(n_rows),
                   buffers.row_max.data(), buffers.row_sum.data(), buffers.correction.data());
     const size_t n = std::min(kTokensPerPage, last - page * kTokensPerPage);
-    float* mass = rows.mass.data() + page * kTokensPerPage;
     for (size_t r = 0; r < n_rows; ++r) {
       const float weight = sums[r] > 0 ? 1 / sums[r] : 0;
       for (size_t t = 0; t < n; ++t) mass[t] += weight * scores[r * kTokensPerPage + t];

@@ -34,6 +34,9 @@ class Dropping {
   void drop(Worker& worker, size_t layer, size_t n_step, Store& store);
   // The next step is the first one of the sequence.
   void clear();
+  // For a sequence of which n_tokens have been seen, n_generated of them in steps of one: rows [layer][head].
+  void restore(size_t n_tokens, size_t n_generated, std::vector<std::vector<HeadRows>> rows);
+  size_t n_generated() const;
   // Bytes of what is known of the rows.
   uint64_t size_bytes() const;
   // Of a layer's KV head.
@@ -57,8 +60,10 @@ class Dropping {
   };
 
   void admit(Layer& layer, const LayerView& view);
-  void observe_head(const LayerView& view, size_t layer, size_t head, const QueryRows& queries,
-                    Buffers& buffers);
+  void observe_round(Worker& worker, size_t layer, const LayerView& view, const QueryRows& queries,
+                     size_t ldq);
+  void observe_block(const LayerView& view, size_t layer, size_t head, const QueryRows& queries,
+                     Buffers& buffers, float* mass) const;
   void add_noise(const Observation& how, size_t layer, size_t head, size_t page, const QueryRows& queries,
                  float* scores) const;
   static void leave(const std::vector<uint32_t>& dropped, size_t layer, size_t head, HeadRows& rows,
@@ -67,7 +72,8 @@ class Dropping {
   std::shared_ptr<const Retention> retention_;
   size_t n_heads_;
   std::vector<Layer> layers_;
-  std::vector<Buffers> buffers_;  // [member]
+  std::vector<Buffers> buffers_;     // [member]
+  std::vector<float> block_masses_;  // [kv_head][block][row] of a round
 };
 
 }  // namespace quire

@@ -1,5 +1,6 @@
 #include "cache/reserving.h"
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -44,10 +45,41 @@ void KeyReserving::keep(size_t layer, Store& store) const {
 
 void Reserving::end_step() { std::swap(now_, next_); }
 
+Reserving::Rows Reserving::rows_after(const LogReserve& reserve, size_t n_tokens, size_t n_pages) {
+  Rows rows{LogReserveState(reserve), {}, {}};
+  rows.state.append(n_tokens, rows.settled);
+  QUIRE_CHECK(n_pages * kTokensPerPage <= rows.settled.size());
+  rows.settled.erase(rows.settled.begin(),
+                     rows.settled.begin() + static_cast<ptrdiff_t>(n_pages * kTokensPerPage));
+  return rows;
+}
+
+bool Reserving::can_lie(const LogReserve& reserve, size_t n_tokens, size_t n_pages,
+                        std::span<const uint32_t> open) {
+  const Rows rows = rows_after(reserve, n_tokens, n_pages);
+  std::vector<uint32_t> expected = rows.settled;
+  expected.insert(expected.end(), rows.state.reserved().begin(), rows.state.reserved().end());
+  std::vector<uint32_t> given(open.begin(), open.end());
+  std::ranges::sort(expected);
+  std::ranges::sort(given);
+  return given == expected;
+}
+
+void Reserving::restore(size_t n_tokens, size_t n_pages, std::vector<uint32_t> open) {
+  now_ = rows_after(reserve_, n_tokens, n_pages);
+  now_.open = std::move(open);
+}
+
 void Reserving::crop(size_t n_tokens) {
-  now_ = {LogReserveState(reserve_), {}, std::vector<uint32_t>(n_tokens)};
-  now_.state.append(n_tokens, now_.settled);
+  now_ = rows_after(reserve_, n_tokens, 0);
+  now_.open.resize(n_tokens);
   std::iota(now_.open.begin(), now_.open.end(), 0u);
+}
+
+void KeyReserving::restore(size_t n_pages) {
+  clear();
+  begin_step(n_pages);
+  end_step();
 }
 
 }  // namespace quire

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/team.h"
@@ -24,6 +25,14 @@ class Reserving {
   // Of a sequence none of whose pages is coded, the first n_tokens stay.
   void crop(size_t n_tokens);
 
+  // Positions of the open rows, as they lie.
+  std::span<const uint32_t> open() const { return now_.open; }
+  // Whether the open rows can lie so, when n_pages pages of n_tokens are coded.
+  static bool can_lie(const LogReserve& reserve, size_t n_tokens, size_t n_pages,
+                      std::span<const uint32_t> open);
+  // For a sequence of n_tokens, n_pages of whose pages are coded, and whose open rows lie so.
+  void restore(size_t n_tokens, size_t n_pages, std::vector<uint32_t> open);
+
   uint64_t size_bytes() const {
     return (now_.open.size() + now_.settled.size() + now_.state.reserved().size()) * sizeof(uint32_t);
   }
@@ -34,6 +43,9 @@ class Reserving {
     std::vector<uint32_t> settled;  // positions that wait to be coded, in the order in which they settled
     std::vector<uint32_t> open;     // positions of the open rows, as they lie
   };
+
+  // But for where the open rows lie.
+  static Rows rows_after(const LogReserve& reserve, size_t n_tokens, size_t n_pages);
 
   LogReserve reserve_;
   Rows now_;
@@ -52,6 +64,8 @@ class KeyReserving {
   void keep(size_t layer, Store& store) const;
   void end_step() { now_ = next_; }
   void clear() { now_ = next_ = LogReserveState(reserve_); }
+  // For a sequence n_pages of whose pages are coded.
+  void restore(size_t n_pages);
 
  private:
   LogReserve reserve_;

@@ -73,7 +73,7 @@ uint64_t Session::full_f16_bytes() const {
 // What the pool would hold at most while this cache grows to n tokens.
 uint64_t Session::peak_bytes(size_t n_tokens) const {
   const uint64_t used = engine_.pool().used_bytes();
-  const uint64_t others = used - std::min(used, cache_.size_bytes());
+  const uint64_t others = used - std::min(used, cache_.store().size_bytes());
   return others + cache_.geometry().peak_bytes(options_.recipe, cache_.rows(), n_tokens, chunk_tokens_);
 }
 
@@ -166,7 +166,8 @@ void Session::ensure_logits(Generation* counted) {
   // After a crop the hidden state of the last token is gone: it is computed once more.
   if (cache_.n_tokens() == tokens_.size() && last_step_tokens_ == 0) cut_cache(tokens_.size() - 1);
   if (cache_.n_tokens() < tokens_.size()) {
-    compute(std::span(tokens_).subspan(cache_.n_tokens()), {});
+    PrefillResult result;
+    compute_pending({}, result);
     if (counted != nullptr) {
       ++counted->n_steps;
       counted->bytes_read += cache_.last_step().bytes_read;

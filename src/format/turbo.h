@@ -67,13 +67,14 @@ struct TurboRow {
   uint8_t* planes;  // of the magnitude, the highest first, each plane_bytes(head_dim)
 };
 
+constexpr const char* kNestedNames[] = {"nested1", "nested2", "nested3", "nested4"};
+
 template <int bits>
 struct Turbo {
   static_assert(bits >= 1 && bits <= 4);
   static constexpr double kBounds[4] = {0.43, 0.1225, 0.0352, 0.0097};
-  static constexpr const char* kNames[4] = {"nested1", "nested2", "nested3", "nested4"};
   static constexpr CodeInfo kInfo = {
-      kNames[bits - 1],
+      kNestedNames[bits - 1],
       bits,
       bits,
       kBounds[bits - 1],

@@ -24,12 +24,13 @@ QUIRE_INLINE int rank_of(int code) {
   return code >= half ? code : half - 1 - code;
 }
 
+constexpr const char* kTurboNames[] = {"turbo2", "turbo3", "turbo4"};
+
 template <int bits>
 struct TurboPanel {
   static_assert(bits >= 2 && bits <= 4);
   using Panel = PanelCodes<bits>;
-  static constexpr const char* kNames[] = {"turbo2", "turbo3", "turbo4"};
-  static constexpr CodeInfo kInfo = {kNames[bits - 2],
+  static constexpr CodeInfo kInfo = {kTurboNames[bits - 2],
                                      bits,
                                      bits,
                                      Turbo<bits>::kInfo.key_distortion,

@@ -28,13 +28,14 @@
 
 namespace quire {
 
+constexpr const char* kTurboProdNames[] = {"turbo2q", "turbo3q", "turbo4q"};
+
 template <int bits>
 struct TurboProd {
   static_assert(bits >= 2 && bits <= 4);
   static constexpr int kCodeBits = bits - 1;
   static constexpr double kBounds[3] = {0.60, 0.195, 0.058};
-  static constexpr const char* kNames[3] = {"turbo2q", "turbo3q", "turbo4q"};
-  static constexpr CodeInfo kInfo = {kNames[bits - 2],
+  static constexpr CodeInfo kInfo = {kTurboProdNames[bits - 2],
                                      bits,
                                      bits,
                                      kBounds[bits - 2],

@@ -1,4 +1,6 @@
 // The one place that reads CPU flags.
+#include <cpuid.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -54,8 +56,14 @@ const Ops& avx512_ops() {
   return table_of<add_weights, add_rows, add_panel_codes, add_plane_codes>();
 }
 
+// Not every compiler's __builtin_cpu_supports() knows the name.
+bool has_f16c() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+
 bool has_avx2() {
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c") &&
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c() &&
          __builtin_cpu_supports("bmi2");
 }
 

@@ -235,6 +235,28 @@ void index_levels(const int16_t* estimates, size_t ld, int n, const int16_t* off
   }
 }
 
+// The sum of 2^(kLevelStretch (level - 255) / 8) over n_words * 64 levels: a level is an eighth of an octave,
+// of which there are 128 parts in the upper half of a float. The fraction of the power is taken linearly.
+float index_level_mass(const uint8_t* levels, int n_words) {
+  const I16x32 top = set_words(255);
+  const I16x32 one = set_words(127 << 7);
+  F32x16 even = zero(), odd = zero();
+  for (int w = 0; w < n_words; ++w) {
+    const U8x64 bytes = load_bytes(levels + 64 * w);
+    const I16x32 halves[2] = {as_words(zip_low<1>(bytes, fill_bytes(0))),
+                              as_words(zip_high<1>(bytes, fill_bytes(0)))};
+    for (const I16x32& half : halves) {
+      const I16x32 x = sub_saturated(half, top);
+      const I16x32 x4 = add(add(x, x), add(x, x));
+      const I16x32 bits = add(one, add(x4, add(add(x4, x4), add(x4, x4))));
+      static_assert(kLevelStretch * 16 == 20);
+      even = add(even, even_floats(bits));
+      odd = add(odd, odd_floats(bits));
+    }
+  }
+  return reduce_add(add(even, odd));
+}
+
 QUIRE_INLINE uint64_t at_least(const uint8_t* levels, int level) {
   return bytes_at_least(load_bytes(levels), level);
 }
@@ -303,6 +325,15 @@ void index_levels(const int16_t* estimates, size_t ld, int n, const int16_t* off
     const int level = (best >> 4) + 255;  // rounds down
     levels[i] = (uint8_t)(level < 0 ? 0 : level > 255 ? 255 : level);
   }
+}
+
+float index_level_mass(const uint8_t* levels, int n_words) {
+  float sum = 0.0f;
+  for (int i = 0; i < n_words * kPageTokens; ++i) {
+    const int bits = (127 << 7) + (int)(kLevelStretch * 16) * (levels[i] - 255);
+    sum += bits_to_float((uint32_t)bits << 16);
+  }
+  return sum;
 }
 
 QUIRE_INLINE uint64_t at_least(const uint8_t* levels, int level) {

@@ -33,8 +33,8 @@ void add_rows(Ops& ops) {
   add_row_format<RowBF16>(2, ops);
   ops.softmax = softmax;
   ops.merge = merge;
-  ops.index = {index_sign_tables, index_codebook_tables, index_estimate, index_mass,
-               index_levels,      index_row_levels,      index_row_mass, index_mark};
+  ops.index = {index_sign_tables, index_codebook_tables, index_estimate, index_mass, index_levels,
+               index_level_mass,  index_row_levels,      index_row_mass, index_mark};
 }
 
 }  // namespace QUIRE_ISA

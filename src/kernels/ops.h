@@ -99,6 +99,8 @@ struct IndexTables {
 };
 constexpr float kEstimatesPerOctave = 128.0f;  // of probability
 constexpr int kIndexLevels = 256;              // of a row's best probability, a twelfth apart: 2^(1/8)
+// How much farther apart level_mass() takes levels to be than they are (attention/cold_rows.cpp).
+constexpr float kLevelStretch = 1.25f;
 
 // Sealed pages searched for rows worth reading. Each function says what it does in kernels/index.inl.
 struct IndexOps {
@@ -114,7 +116,9 @@ struct IndexOps {
   // Levels [n_pages * 64] of the best over n queries of estimate - offset, a probability.
   void (*levels)(const int16_t* estimates, size_t ld, int n, const int16_t* offsets, int n_pages,
                  uint8_t* levels);
-  // The same of scores [n][64] (natural logarithms): levels [64]; lanes from n_rows on get 0.
+  // The sum of the probabilities that n_words * 64 levels stand for, stretched; level 255 counts as 1.
+  float (*level_mass)(const uint8_t* levels, int n_words);
+  // Levels of scores [n][64] (natural logarithms): levels [64]; lanes from n_rows on get 0.
   void (*row_levels)(const float* scores, int n, const float* offsets, int n_rows, uint8_t* levels);
   // Scores [n][64] of which n_rows count, added to running maxima m [n] and sums l [n] of exp(score - m), to
   // 6 %.

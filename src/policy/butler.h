@@ -1,18 +1,18 @@
-// The learned predictor of TokenButler (arXiv 2503.07518 v2): which tokens the next layers will attend to, told
-// by the hidden state of an earlier layer.
+// The learned predictor of TokenButler (arXiv 2503.07518 v2): which tokens the next layers will attend to,
+// told by the hidden state of an earlier layer.
 //
 // Producers stand at layers 0, G, 2G, ... (G: the stride). The producer at layer p serves the layers p + 1 to
-// p + G, the last one fewer where the model ends: it reads the input of the attention of layer p, which is the
-// residual stream behind that layer's RMS norm and weight, in training and at run time alike, and gives each
-// query head of each of these layers an importance query of d' values:
+// p + G, the last one fewer where the model ends: it reads the input of the attention of layer p, which is
+// the residual stream behind that layer's RMS norm and weight, in training and at run time alike, and gives
+// each query head of each of these layers an importance query of d' values:
 //
 //   x = LayerNorm(input)            norm_weight, norm_bias, over `width`
 //   y = SiLU(x in^T)                in  [hidden][width]
 //   i = y out^T                     out [slot < n_slots][query head][d'][hidden]
 //
-// Cached keys, rotated by RoPE as attention sees them, are projected per layer and KV head, and the score of a
-// token for a query head is (i . k P) / sqrt(d'). Layer 0 has no producer before it and reads everything; it has
-// no projection.
+// Cached keys, rotated by RoPE as attention sees them, are projected per layer and KV head, and the score of
+// a token for a query head is (i . k P) / sqrt(d'). Layer 0 has no producer before it and reads everything;
+// it has no projection.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,8 @@
 #include "policy/retention.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "base/error.h"
@@ -18,11 +20,18 @@ std::vector<uint32_t> by_age(const HeadRows& rows) {
   return order;
 }
 
-// Moves the n entries of least `score` to the front; of equals the older row counts as less.
+// Moves the n entries of least `score` to the front; of equals the older row counts as less. What is no
+// number, of keys that hold none, is less than all.
 template <typename Score>
 void least_first(std::vector<uint32_t>& rows, size_t n, const HeadRows& known, const Score& score) {
+  const auto ordered = [&](uint32_t i) {
+    const float x = score(i);
+    return std::isnan(x) ? -std::numeric_limits<float>::infinity() : x;
+  };
   const auto less = [&](uint32_t a, uint32_t b) {
-    if (score(a) != score(b)) return score(a) < score(b);
+    const float x = ordered(a);
+    const float y = ordered(b);
+    if (x != y) return x < y;
     return known.positions[a] < known.positions[b];
   };
   if (n < rows.size())
@@ -49,6 +58,11 @@ class WindowRetention : public Retention {
       if (rows.positions[i] < first_recent(step, window_)) dropped.push_back(i);
     }
     QUIRE_CHECK(dropped.size() == n_drop);
+  }
+  bool can_hold(const HeadRows& rows, size_t n_tokens) const override {
+    if (n_tokens <= sinks_ + window_) return rows.positions.size() == n_tokens;
+    return rows.positions.size() == window_ &&
+           *std::ranges::min_element(rows.positions) >= n_tokens - window_;
   }
 
  private:
@@ -79,6 +93,11 @@ class LogRetention : public Retention {
       if (std::binary_search(settled.begin(), settled.end(), rows.positions[i])) dropped.push_back(i);
     }
   }
+  bool can_hold(const HeadRows& rows, size_t n_tokens) const override {
+    return rows.positions.size() == n_tokens - reserve_.n_settled(n_tokens) &&
+           std::ranges::all_of(rows.positions,
+                               [&](uint32_t position) { return reserve_.reserves(position, n_tokens); });
+  }
 
  private:
   LogReserve reserve_;
@@ -105,6 +124,9 @@ class HeavyRetention : public Retention {
     dropped.resize(n_drop);
   }
   size_t observed_queries(size_t n_new) const override { return n_new; }
+  bool can_hold(const HeadRows& rows, size_t n_tokens) const override {
+    return rows.positions.size() <= budget_.of(n_tokens);
+  }
 
  private:
   RowBudget budget_;
@@ -154,6 +176,9 @@ class SnapKvRetention : public Retention {
   }
   size_t observed_queries(size_t n_new) const override { return n_new == 1 ? 0 : std::min(n_new, window_); }
   bool forgets() const override { return true; }
+  bool can_hold(const HeadRows& rows, size_t n_tokens) const override {
+    return rows.positions.size() >= std::min(n_tokens, window_);
+  }
 
  private:
   // Mean over the kernel around each row, in the order of the text; rows beyond its ends count as 0.

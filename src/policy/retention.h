@@ -46,6 +46,9 @@ class Retention {
   // Mass counts from the step's own queries on.
   virtual bool forgets() const { return false; }
   virtual Observation observation(size_t /*n_generated*/) const { return {}; }
+  // Whether a head can hold these rows after n_tokens, however they came: 1 to n_tokens distinct positions
+  // below n_tokens. choose() relies on it.
+  virtual bool can_hold(const HeadRows& rows, size_t n_tokens) const = 0;
 };
 
 // sink_tokens: of keep=window. The policy must be one of the axis keep.

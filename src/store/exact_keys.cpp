@@ -20,20 +20,23 @@ struct KeyPlace {
 
 }  // namespace
 
+ExactKeys::ExactKeys(std::vector<uint32_t> positions_in, size_t n_pages)
+    : positions(std::move(positions_in)) {
+  for (size_t page = 0; page <= n_pages; ++page) {
+    const auto at = std::lower_bound(positions.begin(), positions.end(), page * kTokensPerPage);
+    first.push_back(static_cast<uint32_t>(at - positions.begin()));
+  }
+  QUIRE_CHECK(first.back() == positions.size());
+}
+
 // From the keys that were exact before and from pages that are still open.
 void Store::keep_exact_keys(size_t layer, std::vector<uint32_t> positions, size_t n_pages) {
   const RowLayout& layout = layouts_[layer].open;
   const size_t size = info(layout.key_format).value_bytes;
   const size_t row_size = size * layout.head_dim;
   const std::shared_ptr<const ExactKeys> before = exact_keys_[layer];
-  auto keys = std::make_shared<ExactKeys>();
-  keys->positions = std::move(positions);
+  auto keys = std::make_shared<ExactKeys>(std::move(positions), n_pages);
   const size_t n = keys->positions.size();
-  for (size_t page = 0; page <= n_pages; ++page) {
-    const auto at = std::lower_bound(keys->positions.begin(), keys->positions.end(), page * kTokensPerPage);
-    keys->first.push_back(static_cast<uint32_t>(at - keys->positions.begin()));
-  }
-  QUIRE_CHECK(keys->first.back() == n);
   keys->rows = pool_->allocate(std::max<size_t>(1, n * layout.n_kv_heads * row_size));
   const auto find = [&](size_t head, uint32_t position) -> KeyPlace {
     const Page& page = *pages_[layer][position / kTokensPerPage];

@@ -12,6 +12,9 @@ namespace quire {
 
 // The same rows for all heads. Immutable, shared by forks.
 struct ExactKeys {
+  // positions: rising, all within the first n_pages pages.
+  ExactKeys(std::vector<uint32_t> positions_in, size_t n_pages);
+
   std::vector<uint32_t> positions;  // rising, all in sealed pages
   std::vector<uint32_t> first;      // [page + 1] index of the first position that lies in it or behind it
   PageRef rows;                     // [kv_head][position][head_dim], in the format of open pages

@@ -38,40 +38,75 @@ bool LogReserve::strided(size_t p, size_t n) const {
   return p % stride == 0;
 }
 
-void LogReserveState::append(size_t n, std::vector<uint32_t>& settled) {
-  for (size_t i = 0; i < n; ++i) append_one(settled);
+bool LogReserve::published(size_t p, size_t n) const {
+  size_t index = n_reserved(p + 1) - 1;  // among the reserved rows, when it comes
+  for (size_t left = n_halvings(n) - n_halvings(p + 1); left > 0 && index > 0; --left) {
+    if (index >= 2 * window_) {
+      index -= window_;
+    } else if (index % 2 == 1) {
+      return false;
+    } else {
+      index /= 2;
+    }
+  }
+  return true;
 }
 
-void LogReserveState::append_one(std::vector<uint32_t>& settled) {
-  const auto position = static_cast<uint32_t>(n_tokens_++);
-  const size_t n_sinks = reserve_.sink_tokens_;
-  if (position < n_sinks) {
-    settled.push_back(position);
-    return;
+bool LogReserve::reserves(size_t position, size_t n_tokens) const {
+  if (position < sink_tokens_ || position >= n_tokens) return false;
+  const size_t p = position - sink_tokens_;
+  const size_t n = n_tokens - sink_tokens_;
+  return rule_ == ReserveRule::kPublished ? published(p, n) : strided(p, n);
+}
+
+void LogReserveState::append(size_t n, std::vector<uint32_t>& settled) {
+  const size_t last = n_tokens_ + n;
+  for (; n_tokens_ < last && n_tokens_ < reserve_.sink_tokens_; ++n_tokens_) {
+    settled.push_back(static_cast<uint32_t>(n_tokens_));
   }
-  if (reserve_.rule_ == ReserveRule::kPublished) {
-    const size_t window = reserve_.window_;
-    if (reserved_.size() == 3 * window) {
-      size_t n_kept = 0;
-      for (size_t i = 0; i < reserved_.size(); ++i) {
-        if (i < 2 * window && i % 2 == 1) {
-          settled.push_back(reserved_[i]);
-        } else {
-          reserved_[n_kept++] = reserved_[i];
-        }
-      }
-      reserved_.resize(n_kept);
+  const size_t first = n_tokens_;
+  for (; n_tokens_ < last; ++n_tokens_) {
+    const auto position = static_cast<uint32_t>(n_tokens_);
+    if (reserve_.rule_ == ReserveRule::kPublished) {
+      append_published(position, settled);
+    } else {
+      reserved_.push_back(position);
     }
-    reserved_.push_back(position);
-    return;
+  }
+  if (reserve_.rule_ == ReserveRule::kStrided && first < last) append_strided(first, settled);
+}
+
+void LogReserveState::append_published(uint32_t position, std::vector<uint32_t>& settled) {
+  const size_t window = reserve_.window_;
+  if (reserved_.size() == 3 * window) {
+    size_t n_kept = 0;
+    for (size_t i = 0; i < reserved_.size(); ++i) {
+      if (i < 2 * window && i % 2 == 1) {
+        settled.push_back(reserved_[i]);
+      } else {
+        reserved_[n_kept++] = reserved_[i];
+      }
+    }
+    reserved_.resize(n_kept);
   }
   reserved_.push_back(position);
-  const size_t n_behind = n_tokens_ - n_sinks;
-  std::erase_if(reserved_, [&](uint32_t p) {
-    const bool leaves = !reserve_.strided(p - n_sinks, n_behind);
-    if (leaves) settled.push_back(p);
-    return leaves;
-  });
+}
+
+// Of the tokens from `first` on, which are among the reserved rows already. A row leaves when its distance
+// reaches W * 2^j, where j is how often 2 divides its place behind the sinks: the next stride is not met.
+void LogReserveState::append_strided(size_t first, std::vector<uint32_t>& settled) {
+  const size_t n_sinks = reserve_.sink_tokens_;
+  for (size_t newest = first - n_sinks; newest < n_tokens_ - n_sinks; ++newest) {
+    size_t stride = 1;
+    while (newest / 2 >= reserve_.window_ * stride) stride *= 2;
+    for (; stride > 0; stride /= 2) {  // far rows first, so that positions rise
+      const size_t distance = reserve_.window_ * stride;
+      if (distance > newest) continue;
+      const size_t p = newest - distance;
+      if (p % stride == 0 && p % (2 * stride) != 0) settled.push_back(static_cast<uint32_t>(p + n_sinks));
+    }
+  }
+  std::erase_if(reserved_, [&](uint32_t p) { return !reserve_.strided(p - n_sinks, n_tokens_ - n_sinks); });
 }
 
 }  // namespace quire

@@ -28,11 +28,17 @@ class LogReserve {
   bool given() const { return window_ > 0; }
   // Of the first n tokens, so many have left the reserve; sinks count as such. A function of n alone.
   size_t n_settled(size_t n_tokens) const;
+  // Of the first n tokens, whether that at this position is in the reserve.
+  bool reserves(size_t position, size_t n_tokens) const;
 
  private:
   friend class LogReserveState;
   // Whether position p is reserved when there are n tokens; kStrided.
   bool strided(size_t p, size_t n) const;
+  // The same; kPublished.
+  bool published(size_t p, size_t n) const;
+  // How often rows have been halved when there are n tokens behind the sinks; kPublished.
+  size_t n_halvings(size_t n) const { return n <= 3 * window_ ? 0 : 1 + (n - 3 * window_ - 1) / window_; }
   // Tokens behind the sinks that are reserved.
   size_t n_reserved(size_t n_tokens) const;
 
@@ -57,7 +63,8 @@ class LogReserveState {
   void append(size_t n, std::vector<uint32_t>& settled);
 
  private:
-  void append_one(std::vector<uint32_t>& settled);
+  void append_published(uint32_t position, std::vector<uint32_t>& settled);
+  void append_strided(size_t first, std::vector<uint32_t>& settled);
 
   LogReserve reserve_;
   size_t n_tokens_ = 0;

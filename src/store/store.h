@@ -121,10 +121,14 @@ struct LayerLayout {
     return CopyTable::pages_for(n_slots, copy_tokens) * open.page_bytes();
   }
 
-  // Of the exact keys beside so many sealed pages.
-  uint64_t exact_key_bytes(size_t n_sealed) const {
+  // Keys that are exact beside so many sealed pages, of each head.
+  size_t n_exact_keys(size_t n_sealed) const {
     if (!key_reserve.given() || n_sealed == 0) return 0;
-    const size_t n_keys = n_sealed * kTokensPerPage - key_reserve.n_settled(n_sealed * kTokensPerPage);
+    return n_sealed * kTokensPerPage - key_reserve.n_settled(n_sealed * kTokensPerPage);
+  }
+  // Of these, all heads.
+  uint64_t exact_key_bytes(size_t n_sealed) const {
+    const size_t n_keys = n_exact_keys(n_sealed);
     return open.n_kv_heads * row_bytes(open.key_format, n_keys * open.head_dim);
   }
 
@@ -213,6 +217,14 @@ struct LayerView {
   }
 };
 
+// What a layer holds, apart from the bytes of its memory.
+struct LayerContents {
+  size_t n_sealed = 0;  // coded pages
+  size_t n_left = 0;    // tokens whose rows are in no page
+  // [kv_head][n], rising: rows that stay exact, where the layer keeps some and has coded pages.
+  std::vector<uint32_t> kept_positions = {};
+};
+
 // Owns the pages of a sequence. Growth is in two steps, so that layers can be written in any order and by
 // several threads: extend() makes room on all layers, commit() makes the rows part of the sequence.
 class Store {
@@ -280,15 +292,14 @@ class Store {
   // A second sequence with the same tokens; pages are shared.
   Store fork() const { return *this; }
 
-  // To be kept elsewhere: a layer's memory piece by piece, its sinks if it has any, the blocks of its index
-  // and then the pages of its tokens in order. Rows of the last page that no token has are given as zeros.
+  // To be kept elsewhere: a layer's memory piece by piece, its sinks if they lie beside its pages, its kept
+  // rows, its exact keys, the blocks of its index and then its pages in order. What no row takes of the last
+  // page is given as zeros.
   void visit_blocks(size_t layer, const std::function<void(std::span<const std::byte>)>& visit) const;
-  // The way back, for a store without tokens: room for n_tokens, of which n_sealed[layer] pages are coded, in
-  // pages of its own. `fill` gets the pieces to write, layer by layer in the order of visit_blocks(). On
-  // Error nothing has changed. kept_positions [layer]: of the layers that keep rows and have coded pages.
-  void restore(size_t n_tokens, std::span<const size_t> n_sealed,
-               std::span<const std::vector<uint32_t>> kept_positions,
-               const std::function<void(std::span<std::byte>)>& fill);
+  // The way back, for a store without tokens, in pages of its own. `fill` gets the pieces to write, layer by
+  // layer in the order of visit_blocks(). On Error nothing has changed.
+  using Fill = std::function<void(std::span<std::byte>)>;
+  void restore(size_t n_tokens, std::span<const LayerContents> contents, const Fill& fill);
 
   // Makes and forgets copies of coded rows, in all layers that have them. frames: of a layer and KV head.
   void apply(std::span<const Move> moves, const std::function<HeadFrames(size_t, size_t)>& frames);
@@ -337,6 +348,8 @@ class Store {
   std::vector<PageRef> grown_layer(size_t layer, size_t n_new) const;
   void copy_sinks(size_t layer, const Page& page, Page& sinks) const;
   void copy_row(size_t layer, size_t kv_head, size_t position, size_t slot, KeptRows& kept) const;
+  std::shared_ptr<ExactKeys> reserved_keys(size_t layer, size_t n_sealed) const;
+  void restore_layer(size_t layer, const LayerContents& contents, const Fill& fill);
   const CopyTable* copies_of(size_t layer) const {
     return layouts_[layer].copy_slots > 0 && copies_.n_rows() > 0 ? &copies_ : nullptr;
   }

@@ -39,6 +39,11 @@ bool reset_peak_resident_bytes() {
   return static_cast<bool>(file);
 }
 
+bool fits_context(const Engine& engine, const BenchOptions& options, size_t n_prompt) {
+  const size_t context = engine.config().context_tokens;
+  return n_prompt <= context && options.n_new_tokens <= context - n_prompt;
+}
+
 void check(const Engine& engine, std::span<const int32_t> text, const BenchOptions& options) {
   if (options.entries.empty() || options.prompt_tokens.empty() || options.n_repeats == 0) {
     throw Error("there is nothing to time");
@@ -46,16 +51,18 @@ void check(const Engine& engine, std::span<const int32_t> text, const BenchOptio
   if (options.n_new_tokens < 2) {
     throw Error("a bench needs at least 2 new tokens, as the first of them comes with the prompt");
   }
-  const size_t context = engine.config().context_tokens;
   for (const size_t n : options.prompt_tokens) {
     if (n == 0) throw Error("a prompt needs at least one token");
     if (n > text.size()) {
       throw Error("the text has " + std::to_string(text.size()) + " tokens, fewer than the prompt of " +
                   std::to_string(n) + " that is asked for");
     }
-    if (n > context || options.n_new_tokens > context - n) {
+    for (const BenchEntry& entry : options.entries) {
+      if (fits_context(engine, options, n) || entry.recipe.endless()) continue;
       throw Error("a prompt of " + std::to_string(n) + " tokens and " + std::to_string(options.n_new_tokens) +
-                  " new ones are more than the model's context of " + std::to_string(context));
+                  " new ones are more than the model's context of " +
+                  std::to_string(engine.config().context_tokens) + ", which " + entry.mode +
+                  " cannot go beyond");
     }
   }
 }
@@ -174,9 +181,16 @@ class Bench {
     }
   }
 
-  // Of all entries at one prompt length, forced along the same tokens.
+  // Of all entries at one prompt length, forced along the same tokens. `full`, which they are compared with,
+  // ends where the context does.
   void measure_quality(std::span<BenchRow> rows) {
     const size_t n_prompt = rows.front().prompt_tokens;
+    if (!fits_context(engine_, options_, n_prompt)) {
+      result_.notes.push_back(
+          "no quality at " + std::to_string(n_prompt) +
+          " prompt tokens: beyond the model's context there is no full cache to compare with");
+      return done(rows.size());
+    }
     const bool continues = text_.size() >= n_prompt + options_.n_new_tokens;
     std::vector<int32_t> tokens(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(n_prompt));
     if (continues) {

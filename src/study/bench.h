@@ -98,8 +98,9 @@ struct BenchResult {
 };
 
 // Throws Error, before anything is computed, when the text is too short, a prompt and its new tokens exceed
-// the model's context, or there is nothing to time. End tokens are never chosen, so that all runs have the
-// same number of steps. Every run has a cache, a pool and buffers of its own, freed before the next.
+// the model's context and a recipe is not endless, or there is nothing to time. End tokens are never chosen,
+// so that all runs have the same number of steps. Every run has a cache, a pool and buffers of its own, freed
+// before the next.
 BenchResult run_bench(Engine& engine, std::span<const int32_t> text, const BenchOptions& options);
 
 }  // namespace quire

@@ -40,11 +40,6 @@ class Keep(QuireTest):
             one, two = (self.go(12, "-f", self.text, "--kv", recipe, "-t", n)["tokens"] for n in (1, 2))
             self.assertEqual(one, two, recipe)
 
-    def test_saving_is_refused_before_the_work(self):
-        for recipe in ("streaming", "logquant"):
-            self.refused("run", "-m", MODEL, "-f", self.text, "-n", 4, "--kv", recipe,
-                         "--save-kv", self.folder / "a.kv", says="cannot be saved")
-
     def test_windows_that_fill_the_context_are_refused(self):
         self.refused("run", "-m", MODEL, "-p", "Once", "-n", 4, "--kv", "streaming(window=8192)", says="leaves nothing")
 

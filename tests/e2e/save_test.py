@@ -8,7 +8,8 @@ import subprocess
 
 from quire_cli import CAPITAL, MODEL, QUIRE, QuireTest, SANITIZED, call, main, prose
 
-RECIPES = ("full", "k=bf16,v=bf16", "turbo4", "k=turbo4,v=turbo3", "kivi4")
+KEEPING = ("streaming(window=150)", "h2o(budget=200)", "logquant(reserve=64)")  # rows move or leave
+RECIPES = ("full", "k=bf16,v=bf16", "turbo4", "k=turbo4,v=turbo3", "kivi4", *KEEPING)
 LONG = prose(800 if SANITIZED else 1500)  # ends inside a page; long enough that pages are coded
 
 
@@ -94,6 +95,14 @@ class Save(QuireTest):
         again, note = self.load(20, "-p", LONG[:600])
         self.assertIn("anew", note)
         self.assertEqual((again["reused_tokens"], again["tokens"]), (0, expected["tokens"]))
+
+    def test_a_cut_where_rows_have_moved_computes_everything_anew(self):
+        for recipe in KEEPING:
+            expected = self.go(20, "-f", self.text, "--kv", recipe)
+            self.go(5, "-f", self.text, "--kv", recipe, "--save-kv", self.kv)
+            again, note = self.load(20, "-f", self.text)
+            self.assertIn("anew", note)
+            self.assertEqual((again["reused_tokens"], again["tokens"]), (0, expected["tokens"]), recipe)
 
     def test_another_text_comes_behind(self):
         question = "\n\nThe captain asked:"

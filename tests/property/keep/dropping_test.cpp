@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <numeric>
 #include <set>
 #include <string>
 #include <vector>
@@ -226,6 +227,29 @@ TEST(Dropping, ThreadsDoNotMatter) {
       keeper->grow(prompt, 330, 1);
     }
     EXPECT_EQ(one.out, two.out) << recipe;
+  }
+}
+
+// Every query gives 1 for each head of the group, and what a row gets is the same bits on any number of
+// threads: over several rounds of blocks, and more rows than one member adds up.
+TEST(Dropping, MassIsAddedUpAlikeOnAnyNumberOfThreads) {
+  const size_t n = 1310, group = 2;
+  const Prompt prompt(geometry(6, 16, {3}), n, 12);
+  Keeper one(prompt, "h2o(budget=2000)");
+  one.grow(prompt, n - 10, n - 10);
+  one.grow(prompt, n, 1);
+  for (const int n_threads : {2, 5}) {
+    Keeper more(prompt, "h2o(budget=2000)", n_threads);
+    more.grow(prompt, n - 10, n - 10);
+    more.grow(prompt, n, 1);
+    for (size_t head = 0; head < 3; ++head) {
+      EXPECT_EQ(more.cache.dropping()->rows(0, head).mass, one.cache.dropping()->rows(0, head).mass);
+    }
+  }
+  for (size_t head = 0; head < 3; ++head) {
+    const std::vector<float>& mass = one.cache.dropping()->rows(0, head).mass;
+    const double sum = std::accumulate(mass.begin(), mass.end(), 0.0);
+    EXPECT_NEAR(sum, static_cast<double>(n * group), 1e-3 * static_cast<double>(n));
   }
 }
 

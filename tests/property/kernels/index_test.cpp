@@ -319,6 +319,25 @@ TEST(IndexLevels, AreTheBestEstimatesAboveTheOffset) {
   }
 }
 
+// An eighth of an octave a level, stretched; the fraction of a power taken linearly is at most 6.2 % too
+// large.
+TEST(IndexLevels, HaveTheMassOfTheirPowers) {
+  Random random(8);
+  for (int n_words = 1; n_words <= 40; ++n_words) {
+    std::vector<uint8_t> levels(64 * static_cast<size_t>(n_words));
+    const size_t most = n_words % 3 == 0 ? 256 : 40;
+    for (uint8_t& level : levels) level = static_cast<uint8_t>(255 - random.below(most));
+    if (n_words % 5 == 0) std::fill(levels.begin(), levels.end(), uint8_t{0});
+    double wanted = 0;
+    for (const int level : levels) wanted += std::exp2(1.25 * (level - 255) / 8);
+    for (const Ops* table : tables()) {
+      const double mass = static_cast<double>(table->index.level_mass(levels.data(), n_words));
+      ASSERT_GE(mass, wanted * 0.9999) << table->name << " " << n_words;
+      ASSERT_LE(mass, wanted * 1.0626) << table->name << " " << n_words;
+    }
+  }
+}
+
 TEST(IndexLevels, OfScores) {
   Random random(7);
   for (const double spread : {0.5, 5.0, 100.0, 1e20}) {

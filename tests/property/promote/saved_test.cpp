@@ -3,23 +3,11 @@
 
 #include <cstring>
 
-#include "base/error.h"
-#include "cache/cache_file.h"
+#include "property/cache/saved.h"
 #include "property/promote/scene.h"
 
 namespace quire::test {
 namespace {
-
-constexpr SectionFileKind kKind{"TESTFILE", 1, "test file"};
-using Bytes = std::vector<std::byte>;
-
-Bytes write(const std::vector<Section>& sections) {
-  Bytes bytes;
-  write_sections(kKind, sections, [&](std::span<const std::byte> more) {
-    bytes.insert(bytes.end(), more.begin(), more.end());
-  });
-  return bytes;
-}
 
 struct SavedPromotion : testing::Test {
   SavedPromotion() : prompt(geometry(6, 64, {2, 6}), 760, 4) {
@@ -37,14 +25,11 @@ TEST_F(SavedPromotion, GoesOnInTheSameBits) {
   for (const size_t at : {50, 700, 707, 731}) {
     Decoding decoding(prompt, recipe, std::min<size_t>(at, 700));
     decoding.steps(at - decoding.cache.n_tokens());
-    const Bytes bytes = write(cache_sections(decoding.cache));
-    const SectionFile file(bytes, "x", kKind);
-    const SavedCache saved = SavedCache::read(file);
+    const Bytes bytes = save(decoding.cache);
     PagePool pool;
     Cache loaded(recipe, prompt.shape, pool);
-    ASSERT_EQ(saved.mismatch(loaded), "");
-    saved.restore(loaded);
-    ASSERT_EQ(write(cache_sections(loaded)), bytes) << at;
+    ASSERT_EQ(load(bytes, loaded), "");
+    ASSERT_EQ(save(loaded), bytes) << at;
     ASSERT_EQ(loaded.residency().sticky_tokens, decoding.cache.residency().sticky_tokens);
     Outputs out = empty_outputs(prompt);
     run_rest(loaded, prompt, 1, decoding.team, out);
@@ -55,29 +40,14 @@ TEST_F(SavedPromotion, GoesOnInTheSameBits) {
                 0)
           << at;
     }
-    ASSERT_EQ(write(cache_sections(loaded)), write(cache_sections(decoding.cache))) << at;
+    ASSERT_EQ(save(loaded), save(decoding.cache)) << at;
   }
 }
 
 TEST_F(SavedPromotion, DamageIsRefused) {
   Decoding decoding(prompt, recipe, 700);
   decoding.steps(20);
-  const auto error_of = [&](const std::function<void(std::vector<uint64_t>&)>& change) -> std::string {
-    std::vector<uint64_t> values = hot_values(*decoding.cache.hot_rows(), decoding.cache.store());
-    change(values);
-    std::vector<Section> sections = cache_sections(decoding.cache);
-    for (Section& section : sections) {
-      if (section.name == "hot") section = value_section<uint64_t>("hot", values);
-    }
-    const Bytes bytes = write(sections);
-    try {
-      SavedCache::read(SectionFile(bytes, "x", kKind));
-      return "";
-    } catch (const Error& error) {
-      return error.what();
-    }
-  };
-  EXPECT_EQ(error_of([](auto&) {}), "");
+  EXPECT_EQ(refusal(save(decoding.cache)), "");
   const std::function<void(std::vector<uint64_t>&)> changes[] = {
       [](auto& v) { v.clear(); },
       [](auto& v) { v.resize(3); },
@@ -96,9 +66,8 @@ TEST_F(SavedPromotion, DamageIsRefused) {
       [](auto& v) { v.insert(v.end(), 100, CopyTable::kFree); },  // beyond the capacity
   };
   for (size_t i = 0; i < std::size(changes); ++i) {
-    const std::string error = error_of(changes[i]);
-    EXPECT_NE(error.find("hot"), std::string::npos) << i << " '" << error << "'";
-    EXPECT_EQ(error.find('\n'), std::string::npos);
+    const Bytes bytes = changed<uint64_t>(decoding.cache, "hot", changes[i]);
+    EXPECT_TRUE(is_refused_for("hot", bytes)) << i << " '" << refusal(bytes) << "'";
   }
 }
 

@@ -70,7 +70,7 @@ TEST(SealedSequence, CodesDoNotDependOnTheSteps) {
 TEST(SealedSequence, ThreadsDoNotMatter) {
   const Prompt prompt = prompt_of(330);
   for (const char* text : kRecipes) {
-    for (const size_t step : {1, 20, 65, 200}) {
+    for (const size_t step : {1, 65}) {
       const Outputs alone = Filled(prompt, Recipe::parse(text), step).out;
       for (const int n_threads : {2, 3}) {
         ASSERT_EQ(Filled(prompt, Recipe::parse(text), step, n_threads).out, alone)

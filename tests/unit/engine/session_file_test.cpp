@@ -91,7 +91,15 @@ const char* const kRecipes[] = {"full",
                                 "turbo4(frame=rotated)",
                                 "k=turbo4,v=turbo3,sink=16,tail=0,frame=rotated",
                                 "kivi4",
-                                "k=f16,v=q4,tail=1"};
+                                "k=f16,v=q4,tail=1",
+                                "streaming(window=50)",
+                                "h2o(budget=40)",
+                                "keyformer(budget=50,steps=10)",
+                                "snapkv(budget=60,window=8)",
+                                "k=f16,v=f16,keep=log(reserve=48)",
+                                "logquant(reserve=30)",
+                                "k=kivi4,v=kivi4,keep=log(reserve=32,rule=strided)",
+                                "logquant(reserve=30,partial=on)"};
 
 // Save in the middle and go on: as if nothing had been; and what is loaded is saved as the same file.
 TEST(SessionFile, GoesOnAsIfUnbroken) {
@@ -105,6 +113,7 @@ TEST(SessionFile, GoesOnAsIfUnbroken) {
         load(bytes, loaded);
         EXPECT_EQ(loaded.tokens(), unbroken.tokens());
         EXPECT_EQ(loaded.cache().size_bytes(), unbroken.cache().size_bytes());
+        EXPECT_EQ(loaded.cache().residency().dropped_tokens, unbroken.cache().residency().dropped_tokens);
         EXPECT_EQ(loaded.cache().coded_tokens(), unbroken.cache().coded_tokens());
         EXPECT_TRUE(encode(loaded) == bytes) << recipe << " " << n_prompt;
         EXPECT_EQ(generate(loaded, 20), generate(unbroken, 20)) << recipe << " " << n_prompt << " " << n_more;
@@ -131,6 +140,24 @@ TEST(SessionFile, AnEmptySessionAndACutOne) {
       load(encode(cut), again);
       EXPECT_EQ(generate(again, 10), generate(cut, 10)) << recipe << " " << left;
     }
+  }
+}
+
+// A cut among rows that have moved begins anew, in the steps that an endless recipe takes: the text is that
+// of a session which never had the tokens that are cut off.
+TEST(SessionFile, ALoadedSessionIsCutWhereRowsHaveMoved) {
+  TinyEngine tiny;
+  for (const char* recipe : {"streaming(window=50)", "h2o(budget=40)", "snapkv(budget=60,window=8)",
+                             "logquant(reserve=30)", "logquant(reserve=30,partial=on)"}) {
+    const bool endless = Recipe::parse(recipe).endless();
+    const size_t n = endless ? 700 : 200;
+    Session loaded(tiny.engine, {.recipe = Recipe::parse(recipe)});
+    load(encode(made(tiny.engine, recipe, n, 12)), loaded);
+    loaded.crop(n - 10);
+    EXPECT_EQ(loaded.cache().n_tokens(), 0u) << recipe;
+    Session fresh = made(tiny.engine, recipe, n - 10);
+    EXPECT_EQ(generate(loaded, 20), generate(fresh, 20)) << recipe;
+    EXPECT_TRUE(encode(loaded) == encode(fresh)) << recipe;
   }
 }
 

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -53,6 +55,58 @@ TEST(Retention, WindowKeepsTheNewest) {
   EXPECT_EQ(retention->rows_after({5, 3, 11}), 5u);
   const HeadRows rows = shuffled(std::vector<float>(8, 0.0f), 1);
   EXPECT_EQ(kept_positions(*retention, rows, {7, 1, 8}), (Positions{3, 4, 5, 6, 7}));
+}
+
+// Steps of any size; whatever the policies leave they can hold, and a head with rows too many cannot be.
+TEST(Retention, WhatIsKeptCanBeHeld) {
+  test::Random random(8);
+  const Policy policies[] = {Policy::kWindow, Policy::kLog, Policy::kHeavyHitters, Policy::kKeyformer,
+                             Policy::kSnapKv};
+  for (const Policy policy : policies) {
+    PolicyChoice keep = PolicyChoice::usual(policy);
+    if (keep.budget.given()) keep.budget = {0, 30};
+    if (policy == Policy::kWindow) keep.values[0] = 20;
+    const auto retention = make_retention(keep, 4);
+    HeadRows rows;
+    EXPECT_TRUE(retention->can_hold(rows, 0));
+    for (size_t n_total = 0; n_total < 900;) {
+      const size_t n_new = 1 + random.below(90);
+      const RowStep step = {rows.positions.size(), n_new, n_total + n_new};
+      for (; n_total < step.n_total; ++n_total) {
+        rows.positions.push_back(static_cast<uint32_t>(n_total));
+        rows.mass.push_back(static_cast<float>(random.below(1000)));
+      }
+      std::vector<uint32_t> dropped;
+      const size_t n_drop = rows.positions.size() - retention->rows_after(step);
+      if (n_drop > 0) retention->choose(rows, step, n_drop, dropped);
+      std::sort(dropped.begin(), dropped.end(), std::greater<>());
+      for (const uint32_t i : dropped) {
+        rows.positions.erase(rows.positions.begin() + static_cast<ptrdiff_t>(i));
+        rows.mass.erase(rows.mass.begin() + static_cast<ptrdiff_t>(i));
+      }
+      ASSERT_TRUE(retention->can_hold(rows, n_total)) << info(policy).name << " " << n_total;
+    }
+    const auto refused = [&](const HeadRows& other) { return !retention->can_hold(other, 900); };
+    HeadRows one;
+    one.positions = {5};
+    HeadRows many;
+    many.positions.resize(898);
+    std::iota(many.positions.begin(), many.positions.end(), 0u);
+    EXPECT_TRUE(refused(one) || policy == Policy::kHeavyHitters || policy == Policy::kKeyformer);
+    EXPECT_TRUE(refused(many) || policy == Policy::kSnapKv);
+  }
+}
+
+// Attention of keys that hold no numbers is none either; such rows leave first, and no order is asked of
+// them.
+TEST(Retention, MassThatIsNoNumberLeavesFirst) {
+  const auto retention = make_retention(choice(Policy::kHeavyHitters, {0, 10}), 0);
+  std::vector<float> mass(200, 1.0f);
+  for (size_t p = 0; p < 195; ++p) {
+    if (p % 3 != 0 || p > 150) mass[p] = std::numeric_limits<float>::quiet_NaN();
+  }
+  const Positions kept = kept_positions(*retention, shuffled(mass, 3), {199, 1, 200});
+  EXPECT_EQ(kept, (Positions{138, 141, 144, 147, 150, 195, 196, 197, 198, 199}));
 }
 
 TEST(Retention, HeavyHittersKeepTheNewestAndTheHeaviest) {

@@ -81,6 +81,28 @@ TEST_P(LogReserveLaws, NoTokenIsLostOrSettlesTwice) {
   }
 }
 
+TEST_P(LogReserveLaws, APositionAloneTellsWhetherItIsReserved) {
+  for (const size_t sinks : {0, 3}) {
+    for (const size_t r : {3, 4, 7, 31, 96}) {
+      const LogReserve reserve(GetParam(), r, sinks);
+      LogReserveState state(reserve);
+      std::vector<uint32_t> settled;
+      for (size_t n = 1; n <= 700; ++n) {
+        state.append(1, settled);
+        std::vector<uint32_t> reserved;
+        for (size_t p = 0; p < n + 2; ++p) {
+          if (reserve.reserves(p, n)) reserved.push_back(static_cast<uint32_t>(p));
+        }
+        ASSERT_TRUE(
+            std::equal(reserved.begin(), reserved.end(), state.reserved().begin(), state.reserved().end()))
+            << "sinks " << sinks << " reserve " << r << " n " << n;
+      }
+    }
+  }
+  EXPECT_FALSE(LogReserve(GetParam(), 30, 4).reserves(1, 2));
+  EXPECT_TRUE(LogReserve(GetParam(), 30, 0).reserves(0, size_t{1} << 31));
+}
+
 TEST_P(LogReserveLaws, StepsOfAnySizeSettleInTheSameOrder) {
   const LogReserve reserve(GetParam(), 30, 4);
   LogReserveState once(reserve);

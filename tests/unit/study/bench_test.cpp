@@ -126,6 +126,17 @@ TEST(RunBench, DroppedRowsAreCounted) {
   EXPECT_FALSE(says(result, "150 prompt tokens"));
 }
 
+TEST(RunBench, EndlessRecipesGoBeyondTheContext) {
+  test::TinyEngine tiny;
+  BenchOptions options = options_of("streaming(window=64)", {20, 400}, 12);
+  const BenchResult result = run_bench(tiny.engine, text_of(412), options);
+  EXPECT_TRUE(result.rows[0].quality);
+  EXPECT_FALSE(result.rows[1].quality);
+  EXPECT_TRUE(says(result, "no quality at 400 prompt tokens"));
+  EXPECT_EQ(result.rows[1].last_step().n_tokens, 411u);
+  EXPECT_THROW(run_bench(tiny.engine, text_of(412), options_of("streaming(window=64),q4", {400}, 12)), Error);
+}
+
 TEST(RunBench, TheEnginesPoolIsLeftAlone) {
   test::TinyEngine tiny;
   BenchOptions options = options_of("standard,q4", {150}, 12);
