@@ -80,6 +80,20 @@ TEST(SparsePlan, FitsTheDevice) {
   }
 }
 
+TEST(SparsePlan, HasRoomForTheCandidatesOfAnyLength) {
+  Random random(4);
+  for (int i = 0; i < 2000; ++i) {
+    SparseAttention a = of_shape(1, 1 + static_cast<int>(random.below(300)));
+    a.budget.share = random.uniform(0.001, 1.0);
+    a.budget.candidates = random.uniform(1.0, 3.0);
+    if (i % 3 == 0) a.budget = {0, 0, 0.9, random.uniform(0.01, 1.0)};
+    const SparsePlan plan = plan_sparse(a, 4, 3, kHopper);
+    const int n_coded = 64 * static_cast<int>(1 + random.below(static_cast<size_t>(a.page_table_stride)));
+    for (const int n_exact : {0, 1, 5, 64, 192})
+      ASSERT_LE(cuda::sparse_counts(a.budget, n_exact, n_coded).n_candidates, plan.most_candidates);
+  }
+}
+
 TEST(SparsePlan, FewSequencesAreSharedOutAmongManyBlocks) {
   EXPECT_EQ(plan_sparse(of_shape(1, 2048), 4, 3, kHopper).cluster_blocks, 9);
   EXPECT_EQ(plan_sparse(of_shape(32, 64), 4, 3, kHopper).cluster_blocks, 1);

@@ -16,6 +16,7 @@ constexpr int kStaticBytes = 13 * 1024;
 constexpr int kMultiprocessorBytes = 228 * 1024;
 constexpr int kReservedBytes = 1024;
 constexpr int kMostExactWarps = 4;
+constexpr int kMoreCandidates = 8;
 
 size_t aligned(size_t n_bytes) { return (n_bytes + 255) / 256 * 256; }
 
@@ -65,7 +66,9 @@ struct Trial {
 Trial try_plan(const SparseAttention& a, int table_bytes, const SparseDevice& device, int n_blocks,
                int n_warps, int blocks_each) {
   const int n_pairs = a.n_sequences * a.n_kv_heads;
-  const int most_candidates = sparse_counts(a.budget, 0, 64 * a.page_table_stride).n_candidates;
+  // Exact rows count as tokens, and what they add is rounded up: a few rows more.
+  const int most_candidates =
+      sparse_counts(a.budget, 0, 64 * a.page_table_stride).n_candidates + kMoreCandidates;
   const int n_pages = pages_of_block(a.page_table_stride, n_blocks);
   const int n_candidates = pages_of_block(most_candidates, n_blocks);
   const int room = std::min(device.shared_bytes, kMultiprocessorBytes / blocks_each - kReservedBytes) -
