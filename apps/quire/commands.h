@@ -33,5 +33,6 @@ Command add_eval_ruler(CLI::App& root);
 Command add_bench(CLI::App& root);
 Command add_recipes(CLI::App& root);
 Command add_calibrate(CLI::App& root);
+Command add_train_butler(CLI::App& root);
 
 }  // namespace quire::cli

@@ -33,6 +33,7 @@ constexpr const char* kExamples =
     "  quire eval ruler -m model.gguf -f book.txt --kv full,quire\n"
     "  quire bench -m model.gguf -f book.txt --mode both --max-new-tokens 100\n"
     "  quire calibrate -m model.gguf\n"
+    "  quire train-butler -m model.gguf -f book.txt -o butler.safetensors\n"
     "\n`quire COMMAND --help` says more about each.";
 
 // llama.cpp has names of several letters after one dash, which the parser does not know.
@@ -109,7 +110,7 @@ int run_program(std::vector<std::string> arguments) {
   const std::vector<Command> commands = {add_run(root),         add_chat(root),       add_inspect(root),
                                          add_tokenize(root),    add_eval_ppl(root),   add_eval_kl(root),
                                          add_eval_recall(root), add_eval_ruler(root), add_bench(root),
-                                         add_recipes(root),     add_calibrate(root)};
+                                         add_recipes(root),     add_calibrate(root),  add_train_butler(root)};
   check_command_word(arguments, commands);
   rename_llama_flags(arguments);
   std::reverse(arguments.begin(), arguments.end());  // the parser takes them from the back

@@ -50,11 +50,13 @@ ProgressLine::~ProgressLine() {
   if (shown_percent_ >= 0) std::fputs("\r\033[K", stderr);
 }
 
-void ProgressLine::show(double share) {
+void ProgressLine::show(double share, const std::string& more) {
   const int percent = static_cast<int>(std::lround(share * 100));
-  if (!active_ || percent == shown_percent_) return;
+  if (!active_ || (percent == shown_percent_ && more == shown_more_)) return;
   shown_percent_ = percent;
-  std::fprintf(stderr, "\r\033[2m%s: %d %%\033[0m", what_.c_str(), percent);
+  shown_more_ = more;
+  std::fprintf(stderr, "\r\033[2m%s: %d %%%s%s\033[0m\033[K", what_.c_str(), percent,
+               more.empty() ? "" : ", ", more.c_str());
   std::fflush(stderr);
 }
 

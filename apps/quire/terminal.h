@@ -31,12 +31,15 @@ class ProgressLine {
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
-  void show(double share);
+  void show(double share) { show(share, {}); }
+  // `more` stands behind the share, after a comma.
+  void show(double share, const std::string& more);
 
  private:
   std::string what_;
   bool active_;
   int shown_percent_ = -1;
+  std::string shown_more_;
 };
 
 // The text on one line: control characters and invalid UTF-8 as escapes.

@@ -163,6 +163,9 @@ class ForwardPass {
     float* k = q + q_width;
     float* v = k + kv_width;
     const Activations normed = normalise(x, n, layer.attention_norm, {&layer.q, &layer.k, &layer.v});
+    if (observer_ != nullptr) {
+      observer_->attention_input(index, cache.n_tokens() + first, n, normed.floats);
+    }
     multiply(worker_, model_.precision_, normed, {{&layer.q, q, ld}, {&layer.k, k, ld}, {&layer.v, v, ld}});
     rotate(layer, first, n, q, k, v, ld);
     // The rows are complete, and stay until this member too has left the phases that read them.

@@ -37,6 +37,9 @@ struct Layer {
 class RowObserver {
  public:
   virtual ~RowObserver() = default;
+  // What the attention of a layer reads, before its rows(): hidden states behind the layer's RMS norm and
+  // weight, x [n][width]. Valid until it returns. Must not throw.
+  virtual void attention_input(size_t /*layer*/, size_t /*position*/, size_t /*n*/, const float* /*x*/) {}
   // Rows of n tokens from `position` of the sequence on, q [n][ld], k and v [n][ld], the heads of a token
   // side by side. Queries and keys are rotated by RoPE, and queries carry the factor 1 / sqrt(head_dim) of
   // the scores. The rows are valid until it returns. Must not throw.

@@ -34,13 +34,13 @@ inline std::string alphabet_character(int byte, int& n_other) {
 
 class TinyModel {
  public:
-  explicit TinyModel(uint64_t seed = 1, size_t context_tokens = kTinyContext)
-      : random_(seed), context_tokens_(context_tokens) {
+  explicit TinyModel(uint64_t seed = 1, size_t context_tokens = kTinyContext, size_t n_layers = kTinyLayers)
+      : random_(seed), context_tokens_(context_tokens), n_layers_(n_layers) {
     add_metadata();
     add_vocabulary();
     add_matrix("token_embd.weight", kTinyWidth, 259);
     add_norm("output_norm.weight");
-    for (size_t layer = 0; layer < kTinyLayers; ++layer) add_layer("blk." + std::to_string(layer) + ".");
+    for (size_t layer = 0; layer < n_layers_; ++layer) add_layer("blk." + std::to_string(layer) + ".");
   }
 
   // To change before build(); an entry twice is refused, so what is added must be new.
@@ -54,7 +54,7 @@ class TinyModel {
     const auto add = [&](const char* key, size_t value) {
       writer.add<uint32_t>(std::string("llama.") + key, static_cast<uint32_t>(value));
     };
-    add("block_count", kTinyLayers);
+    add("block_count", n_layers_);
     add("context_length", context_tokens_);
     add("embedding_length", kTinyWidth);
     add("feed_forward_length", kTinyHidden);
@@ -111,6 +111,7 @@ class TinyModel {
 
   Random random_;
   size_t context_tokens_;
+  size_t n_layers_;
 };
 
 // A file, kept in memory, and an engine on it.
