@@ -2,9 +2,10 @@
 #include <string>
 
 #include "base/error.h"
+#include "format/turbo.h"
 #include "format/turbo_panel.h"
 #include "kernels/cuda/attention.h"
-#include "kernels/cuda/index.h"
+#include "kernels/cuda/sparse_attention.h"
 
 namespace {
 
@@ -66,48 +67,88 @@ const char* bench_attend(const BenchAttention* b, void* stream) {
   });
 }
 
-// A search of the index; planes and norms of a page and head lie together, as in nested pages.
-struct BenchSearch {
-  int n_sequences, n_kv_heads, group, head_dim, table_stride;
+// A sparse step of nested4 keys and nested3 values, of a page and head side by side: index, keys, values.
+struct BenchSparse {
+  int n_sequences, n_kv_heads, group, head_dim, table_stride, cluster_blocks, n_warps;
   const float* queries;
-  const uint8_t* pages;  // [page][kv_head][head_dim / 8 * 64 of signs, then 128 of norms]
+  const uint8_t* pages;
   const int32_t* page_table;
   const int32_t* n_tokens;
-  const int32_t* n_wanted;
-  uint64_t* words;
-  int32_t* n_marked;
+  const uint8_t* exact;  // bf16 pages [page][kv_head][keys, values][64][head_dim]: of tails, then of sinks
+  const int32_t* tails;  // [n_sequences] a page each
+  const int32_t* n_exact;
+  const int32_t* sinks;  // [n_sequences]
+  const float* signs;    // of the frames of keys and values
+  float* out;
+  float* log_sums;
+  int32_t* n_read;
   void* workspace;
+  double share, mass;
   float scale;
 };
 
-const char* bench_search(const BenchSearch* b, void* stream) {
+namespace {
+
+cuda::SparseAttention sparse_attention(const BenchSparse& b) {
+  using Keys = Turbo<4>;
+  const int index_bytes = Keys::index_page_bytes(b.head_dim);
+  const int key_bytes = Keys::key_page_bytes(b.head_dim);
+  const int64_t head_bytes = key_bytes + Turbo<3>::value_page_bytes(b.head_dim);
+  const int64_t page_bytes = head_bytes * b.n_kv_heads;
+  const int64_t side = 2 * 64 * b.head_dim;
+  const cuda::SparseBudget budget = {b.share, 0, b.mass, b.mass > 0 ? 0.35 : 1.5};
+  return {b.n_sequences,
+          b.n_kv_heads,
+          b.group,
+          b.head_dim,
+          b.queries,
+          b.scale,
+          {b.pages, page_bytes, head_bytes},
+          {b.pages + index_bytes, page_bytes, head_bytes},
+          {b.pages + key_bytes, page_bytes, head_bytes},
+          b.page_table,
+          b.table_stride,
+          b.n_tokens,
+          4,
+          {nullptr, nullptr, b.signs},
+          {nullptr, nullptr, b.signs},
+          {Format::kBF16,
+           {b.exact, 2 * side * b.n_kv_heads, 2 * side},
+           {b.exact + side, 2 * side * b.n_kv_heads, 2 * side},
+           b.tails,
+           1,
+           b.n_exact,
+           b.sinks},
+          budget,
+          b.out,
+          b.log_sums,
+          b.n_read,
+          nullptr,
+          nullptr,
+          b.workspace};
+}
+
+cuda::SparsePlan sparse_plan(const BenchSparse& b) {
+  static const cuda::SparseDevice device = cuda::sparse_device();
+  return cuda::plan_sparse(sparse_attention(b), 4, 3, device, b.cluster_blocks, b.n_warps);
+}
+
+}  // namespace
+
+const char* bench_sparse(const BenchSparse* b, void* stream) {
   return guarded([&] {
-    const int64_t sign_bytes = 8 * b->head_dim;
-    const int64_t head_bytes = sign_bytes + 128;
-    const int64_t page_bytes = head_bytes * b->n_kv_heads;
-    cuda::search_index({b->n_sequences,
-                        b->n_kv_heads,
-                        b->group,
-                        b->head_dim,
-                        b->queries,
-                        b->scale,
-                        {b->pages, page_bytes, head_bytes},
-                        {b->pages + sign_bytes, page_bytes, head_bytes},
-                        b->page_table,
-                        b->table_stride,
-                        b->n_tokens,
-                        0,
-                        b->n_wanted,
-                        b->words,
-                        b->n_marked,
-                        b->workspace},
-                       static_cast<cuda::Stream>(stream));
+    cuda::attend_sparse(sparse_attention(*b), 4, 3, sparse_plan(*b), static_cast<cuda::Stream>(stream));
   });
 }
 
-int64_t bench_search_workspace_bytes(int n_sequences, int n_kv_heads, int group, int table_stride) {
-  return static_cast<int64_t>(cuda::index_workspace_bytes(n_sequences, n_kv_heads, group, table_stride));
+// -1: there is no plan.
+int64_t bench_sparse_workspace_bytes(const BenchSparse* b) {
+  int64_t n_bytes = -1;
+  guarded([&] { n_bytes = static_cast<int64_t>(sparse_plan(*b).workspace_bytes); });
+  return n_bytes;
 }
+int bench_sparse_blocks(const BenchSparse* b) { return sparse_plan(*b).cluster_blocks; }
+int bench_sparse_warps(const BenchSparse* b) { return sparse_plan(*b).n_warps; }
 
 int64_t bench_workspace_bytes(int n_sequences, int n_kv_heads, int group, int head_dim) {
   return static_cast<int64_t>(

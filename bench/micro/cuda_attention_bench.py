@@ -36,22 +36,26 @@ class Attention(ctypes.Structure):
                 [("scale", ctypes.c_float)])
 
 
-class Search(ctypes.Structure):
-    """BenchSearch of cuda_attention_bench.cpp."""
+class Sparse(ctypes.Structure):
+    """BenchSparse of cuda_attention_bench.cpp."""
     _fields_ = ([(name, ctypes.c_int) for name in
-                 ("n_sequences", "n_kv_heads", "group", "head_dim", "table_stride")] +
+                 ("n_sequences", "n_kv_heads", "group", "head_dim", "table_stride", "cluster_blocks", "n_warps")] +
                 [(name, ctypes.c_void_p) for name in
-                 ("queries", "pages", "page_table", "n_tokens", "n_wanted", "words", "n_marked", "workspace")] +
-                [("scale", ctypes.c_float)])
+                 ("queries", "pages", "page_table", "n_tokens", "exact", "tails", "n_exact", "sinks", "signs", "out",
+                  "log_sums", "n_read", "workspace")] +
+                [("share", ctypes.c_double), ("mass", ctypes.c_double), ("scale", ctypes.c_float)])
 
 
 def load(path):
     library = ctypes.CDLL(path)
     library.bench_attend.restype = ctypes.c_char_p
     library.bench_attend.argtypes = [ctypes.POINTER(Attention), ctypes.c_void_p]
-    library.bench_search.restype = ctypes.c_char_p
-    library.bench_search.argtypes = [ctypes.POINTER(Search), ctypes.c_void_p]
-    library.bench_search_workspace_bytes.restype = ctypes.c_int64
+    library.bench_sparse.restype = ctypes.c_char_p
+    library.bench_sparse.argtypes = [ctypes.POINTER(Sparse), ctypes.c_void_p]
+    library.bench_sparse_workspace_bytes.restype = ctypes.c_int64
+    library.bench_sparse_workspace_bytes.argtypes = [ctypes.POINTER(Sparse)]
+    for count in (library.bench_sparse_blocks, library.bench_sparse_warps):
+        count.argtypes = [ctypes.POINTER(Sparse)]
     library.bench_workspace_bytes.restype = ctypes.c_int64
     library.bench_page_bytes.restype = ctypes.c_int64
     return library
@@ -99,34 +103,66 @@ class Ours:
             raise RuntimeError(trouble.decode())
 
 
-class Index:
-    """The search of the sign planes for 7.5 % of the rows: estimates, levels, marks. Bytes are planes and norms."""
+INDEX_BYTES, KEY_BYTES, VALUE_BYTES = 64 * 18, 64 * 48, 64 * 50  # of a page and head: nested4 keys, nested3 values
+NESTED_BYTES = INDEX_BYTES + KEY_BYTES + VALUE_BYTES
 
-    def __init__(self, library, batch, n_tokens, pool):
-        self.name = "sign index"
-        head_bytes = 8 * HEAD_DIM + 128
+
+def random_nested(memory):
+    """Any bits are codes; norms are those of N(0, 1) rows."""
+    pages = memory[:memory.numel() // NESTED_BYTES * NESTED_BYTES].view(-1, NESTED_BYTES)
+    for part in pages.split(1 << 15):
+        part.random_(0, 256)
+        norms = (torch.randn(part.shape[0], 128, device="cuda") * 0.7 + math.sqrt(HEAD_DIM)).half().view(torch.uint8)
+        part[:, INDEX_BYTES - 128:INDEX_BYTES] = norms[:, :128]
+        values = part[:, INDEX_BYTES + KEY_BYTES:].view(-1, 64, 50)
+        values[:, :, :2] = norms[:, 128:].view(-1, 64, 2)
+
+
+class Quire:
+    """A whole sparse step: index, candidates, scores, rows kept, attention, 4 sinks and a tail of 32 exact rows. Bytes
+    are those of the index, of the candidates' codes and of the values kept."""
+
+    def __init__(self, library, batch, n_tokens, name, pool):
+        self.name = name
+        self.library = library
         n_pages = n_tokens // 64
-        self.bytes = batch * n_pages * N_KV_HEADS * head_bytes
-        n_slices = max(1, min(64, pool.numel() // self.bytes, -(-SLICE_BYTES // self.bytes)))
+        pool_bytes = batch * n_pages * N_KV_HEADS * NESTED_BYTES
+        n_slices = max(1, min(256, pool.numel() // pool_bytes, -(-SLICE_BYTES // pool_bytes)))
+        n_heads = N_KV_HEADS * GROUP
         self.table = torch.randperm(batch * n_pages, device="cuda").to(torch.int32)
         self.lengths = torch.full((batch,), n_tokens, dtype=torch.int32, device="cuda")
-        self.wanted = torch.full((batch,), n_tokens * 3 // 40, dtype=torch.int32, device="cuda")
-        self.queries = torch.randn(batch, N_KV_HEADS * GROUP, HEAD_DIM, device="cuda")
-        self.words = torch.zeros(batch, N_KV_HEADS, n_pages, dtype=torch.int64, device="cuda")
-        self.marked = torch.zeros(batch, N_KV_HEADS, dtype=torch.int32, device="cuda")
-        self.workspace = torch.zeros(library.bench_search_workspace_bytes(batch, N_KV_HEADS, GROUP, n_pages),
-                                     dtype=torch.uint8, device="cuda")
-        self.library = library
-        self.slices = [Search(batch, N_KV_HEADS, GROUP, HEAD_DIM, n_pages, self.queries.data_ptr(),
-                              pool.data_ptr() + i * self.bytes, self.table.data_ptr(), self.lengths.data_ptr(),
-                              self.wanted.data_ptr(), self.words.data_ptr(), self.marked.data_ptr(),
-                              self.workspace.data_ptr(), 1 / math.sqrt(HEAD_DIM)) for i in range(n_slices)]
+        self.queries = torch.randn(batch, n_heads, HEAD_DIM, device="cuda")
+        self.exact = torch.randn(2 * batch, N_KV_HEADS, 2, 64, HEAD_DIM, device="cuda").bfloat16()
+        self.tails = torch.arange(batch, device="cuda", dtype=torch.int32)
+        self.sinks = self.tails + batch
+        self.n_exact = torch.full((batch,), 32, dtype=torch.int32, device="cuda")
+        self.signs = torch.randint(0, 2, (N_KV_HEADS, HEAD_DIM), device="cuda").float() * 2 - 1
+        self.out = torch.full((batch, n_heads, HEAD_DIM), math.nan, device="cuda")
+        self.sums = torch.empty(batch, n_heads, device="cuda")
+        self.n_read = torch.zeros(batch, N_KV_HEADS, 2, dtype=torch.int32, device="cuda")
+        blocks, _, warps = name.removeprefix("quire").removeprefix("mass").partition("/")  # 0: as planned
+        share, mass = (0, 0.9) if "mass" in name else (0.075, 0)
+        self.slices = [Sparse(batch, N_KV_HEADS, GROUP, HEAD_DIM, n_pages, int(blocks or 0), int(warps or 0), self.queries.data_ptr(),
+                              pool.data_ptr() + i * pool_bytes, self.table.data_ptr(), self.lengths.data_ptr(),
+                              self.exact.data_ptr(), self.tails.data_ptr(), self.n_exact.data_ptr(),
+                              self.sinks.data_ptr(), self.signs.data_ptr(), self.out.data_ptr(), self.sums.data_ptr(),
+                              self.n_read.data_ptr(), None, share, mass, 1 / math.sqrt(HEAD_DIM))
+                       for i in range(n_slices)]
+        n_bytes = library.bench_sparse_workspace_bytes(self.slices[0])
+        self.workspace = torch.zeros(max(1, n_bytes), dtype=torch.uint8, device="cuda")
+        for step in self.slices:
+            step.workspace = self.workspace.data_ptr()
+        self.call(self.slices[0])
+        torch.cuda.synchronize()
+        candidates, kept = self.n_read.sum((0, 1)).tolist()
+        self.bytes = batch * n_pages * N_KV_HEADS * INDEX_BYTES + 48 * candidates + 50 * kept
+        self.name += f" ({library.bench_sparse_blocks(self.slices[0])}x{library.bench_sparse_warps(self.slices[0])})"
 
     def calls(self):
         return [lambda s=s: self.call(s) for s in self.slices]
 
-    def call(self, search):
-        if trouble := self.library.bench_search(search, torch.cuda.current_stream().cuda_stream):
+    def call(self, step):
+        if trouble := self.library.bench_sparse(step, torch.cuda.current_stream().cuda_stream):
             raise RuntimeError(trouble.decode())
 
 
@@ -220,7 +256,7 @@ def main():
     parser.add_argument("library")
     parser.add_argument("-o", "--out", type=argparse.FileType("w"))
     parser.add_argument("--shapes", default="1x4,1x32,1x128,1x1024,8x4,8x32,8x128,32x4,32x32,32x128")
-    parser.add_argument("--formats", default="bf16,turbo4,turbo3,turbo2,turbo43,index")
+    parser.add_argument("--formats", default="bf16,turbo4,turbo3,turbo2,turbo43,quire")
     parser.add_argument("--no-peer", action="store_true")
     parser.add_argument("--in-order", action="store_true", help="pages in the order of the tokens")
     options = parser.parse_args()
@@ -234,10 +270,12 @@ def main():
     rows = rows.view(torch.uint8)
     codes = torch.empty(n_bytes // 2, dtype=torch.uint8, device="cuda")
     random_codes(codes)
+    nested = torch.empty(n_bytes // 4, dtype=torch.uint8, device="cuda")
+    random_nested(nested)
     print(f"bf16 against float32: {check_bf16(library, rows):.4f}", flush=True)
     for batch, n_tokens in shapes:
         kernels = [] if options.no_peer else [Peer(batch, n_tokens, rows)]
-        kernels += [Index(library, batch, n_tokens, codes) if name == "index" else
+        kernels += [Quire(library, batch, n_tokens, name, nested) if name.startswith("quire") else
                     Ours(library, batch, n_tokens, name, rows if name == "bf16" else codes, options.in_order)
                     for name in options.formats.split(",")]
         report(list(zip(kernels, measure(kernels))), (batch, n_tokens), options.out)

@@ -6,10 +6,10 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "cuda/device_graph.h"
 #include "cuda/device_test.h"
 #include "format/lloyd_max.h"
 #include "format/turbo_panel.h"
-#include "kernels/cuda/check.cuh"
 #include "property/random.h"
 #include "property/reference.h"
 
@@ -315,38 +315,12 @@ TEST_F(CudaAttention, TwoPartsMergeToTheWhole) {
   expect_close(whole, format, batch, {on_host<float>(out), on_host<float>(sums)}, kF16);
 }
 
-// One captured launch, replayed while sequences grow.
-class Graph {
- public:
-  explicit Graph(const std::function<void(cuda::Stream)>& launch) {
-    cuda::check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
-    cudaGraph_t graph = nullptr;
-    cuda::check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeGlobal), "capturing");
-    launch(stream_);
-    cuda::check(cudaStreamEndCapture(stream_, &graph), "capturing");
-    cuda::check(cudaGraphInstantiate(&graph_, graph, 0), "making a graph");
-    cuda::check(cudaGraphDestroy(graph), "making a graph");
-  }
-  ~Graph() {
-    cudaGraphExecDestroy(graph_);
-    cudaStreamDestroy(stream_);
-  }
-  void replay() {
-    cuda::check(cudaGraphLaunch(graph_, stream_), "replaying");
-    cuda::wait_for(stream_);
-  }
-
- private:
-  cuda::Stream stream_ = nullptr;
-  cudaGraphExec_t graph_ = nullptr;
-};
-
 TEST_F(CudaAttention, ACapturedGraphStaysValidAsSequencesGrow) {
   for (const PageFormat& format : {exact_format(Format::kBF16, 128), turbo_format<4, 4>(128)}) {
     Shape shape = {{6400, 1280, 64}, 2, 4, 128};
     const Batch batch(shape, format, 13);
     DeviceBatch device(shape, format, batch);
-    Graph graph([&](cuda::Stream stream) { format.attend(device.attention, stream); });
+    DeviceGraph graph([&](cuda::Stream stream) { format.attend(device.attention, stream); });
     for (const std::vector<int>& lengths : {std::vector<int>{1, 0, 64}, {700, 64, 0}, {6400, 1279, 33}}) {
       shape.lengths = lengths;
       device.lengths.write(lengths.data(), lengths.size() * sizeof(int32_t));

@@ -6,15 +6,9 @@
 #include "format/code_catalogue.h"
 #include "format/row_format.h"
 #include "kernels/cuda/attention.h"
+#include "kernels/cuda/frame_plane.h"
 
 namespace quire::cuda {
-
-// The frames of a layer's KV heads (format/frame.h): each [n_kv_heads][head_dim], or nullptr. On the device.
-struct FramePlane {
-  const float* mean;
-  const float* balance;
-  const float* signs;
-};
 
 // Which formats the device codes: turbo2/3/4, nested2/3/4, q8, q4, kivi2, kivi4, signvq.
 bool codes_on_device(Code code);

@@ -98,12 +98,13 @@ struct Feed {
   const DecodeAttention& a;
   const Segment& segment;
   uint8_t* stages;
-  int n_warps;
+  int first;  // tile of this warp behind segment.begin, and from one to its next
+  int step;
   int n = 0;      // tiles asked for so far
   int pages = 0;  // of tiles n / 32 * 32 + lane
   int page = 0;   // of the last tile asked for
 
-  __device__ int tile(int i) const { return segment.begin + warp_index() + i * n_warps; }
+  __device__ int tile(int i) const { return segment.begin + first + i * step; }
   __device__ uint8_t* keys(int i) const { return stages + i % kStages * kStageBytes; }
   __device__ uint8_t* values(int i) const { return keys(i) + Rows::kKeyStageBytes; }
   __device__ int rows_in(int t) const {
@@ -224,11 +225,11 @@ __device__ void score_tile(const DecodeAttention& a, const Segment& segment, con
   }
 }
 
-// The tiles of this warp; `state` gets what they come to.
+// Every step-th tile of the segment from the first on; `state` gets what they come to.
 template <class Rows, int kStages>
-__device__ void attend_tiles(const DecodeAttention& a, const Segment& segment, uint8_t* stages,
-                             RunningState<Rows>& state) {
-  Feed<Rows, kStages> feed{a, segment, stages, (int)blockDim.x / 32};
+__device__ void attend_tiles(const DecodeAttention& a, const Segment& segment, uint8_t* stages, int first,
+                             int step, RunningState<Rows>& state) {
+  Feed<Rows, kStages> feed{a, segment, stages, first, step};
   for (int i = 0; i < kStages; ++i) {
     feed.ask_for_keys();
     feed.ask_for_values();
@@ -350,7 +351,8 @@ __device__ void attend_segment(const AttentionParams<Rows>& params, const Segmen
   __shared__ float weights[Rows::kMostWarps * kTileHeads];
   uint8_t* stages = shared_memory() + Rows::kTableBytes;
   RunningState<Rows> state = {{-CUDART_INF_F, -CUDART_INF_F}};
-  attend_tiles<Rows, kStages>(params.a, segment, stages + warp_index() * kWarpBytes, state);
+  attend_tiles<Rows, kStages>(params.a, segment, stages + warp_index() * kWarpBytes, warp_index(),
+                              (int)blockDim.x / 32, state);
   const float* states = reinterpret_cast<const float*>(stages);
   store_state(state, reinterpret_cast<float*>(stages + warp_index() * kWarpBytes));
   __syncthreads();

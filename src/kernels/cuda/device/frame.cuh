@@ -13,10 +13,11 @@ __device__ __forceinline__ int row_lane() { return (int)(threadIdx.x % kRowLanes
 
 // hadamard_block() of n numbers.
 __device__ inline void hadamard_row(float* x, int n) {
+#pragma unroll 1  // instructions that are run once have to be fetched
   for (int half = 1; half < n; half *= 2) {
     __syncwarp();
     for (int pair = row_lane(); pair < n / 2; pair += kRowLanes) {
-      const int i = pair / half * 2 * half + pair % half;
+      const int i = pair + (pair & -half);  // half is a power of two
       const float a = x[i];
       const float b = x[i + half];
       x[i] = a + b;
@@ -41,6 +42,20 @@ __device__ inline void rotate_row(const Frame& frame, float* x) {
     __syncwarp();
   }
   hadamard_row(x, block);
+}
+
+// rotate_back().
+__device__ inline void rotate_row_back(const Frame& frame, float* x) {
+  if (frame.signs == nullptr) return;
+  const int block = largest_block(frame.head_dim);
+  hadamard_row(x, block);
+  if (block != frame.head_dim) {
+    for (int j = row_lane(); j < block; j += kRowLanes) x[j] *= frame.signs[frame.head_dim - 1 - j];
+    __syncwarp();
+    hadamard_row(x + frame.head_dim - block, block);
+  }
+  for (int j = row_lane(); j < frame.head_dim; j += kRowLanes) x[j] *= frame.signs[j];
+  __syncwarp();
 }
 
 // to_frame() in place.

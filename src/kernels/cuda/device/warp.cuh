@@ -40,6 +40,16 @@ __device__ __forceinline__ void multiply_add(__nv_bfloat16, float (&d)[4], const
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
+// d [16][8] = c + how many bits a [16][128] and b [128][8] have in common. In lane 4 g + c: a holds bits 32 c
+// .. 32 c + 31 of row g, then of row g + 8; b those of column g; c and d as above.
+__device__ __forceinline__ void count_common_bits(int (&d)[4], uint32_t a, uint32_t a_below, uint32_t b,
+                                                  const int (&c)[4]) {
+  asm("mma.sync.aligned.m16n8k128.row.col.s32.b1.b1.s32.and.popc {%0,%1,%2,%3}, {%4,%5}, {%6}, "
+      "{%7,%8,%9,%10};"
+      : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+      : "r"(a), "r"(a_below), "r"(b), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]));
+}
+
 // Two numbers in one register, the first one low.
 __device__ __forceinline__ uint32_t pack(__half, float first, float second) {
   const __half2 both = __floats2half2_rn(first, second);

@@ -1,0 +1,225 @@
+// The first step of the sparse kernel: estimates of all rows of a block's pages and the sums of their
+// probabilities.
+//
+// Estimates are products of sign bits and the bit planes of a query rounded to 6 bits, counted by tensor
+// cores: for signs s (1: positive) and q = sum_i 2^i q_i - 32 q_5,
+//
+//   sum_d (2 s_d - 1) q_d = 2 (sum_i 2^i |s and q_i| - 32 |s and q_5|) - sum_d q_d
+//
+// A warp takes a page. Lane 4 g + c has, of head c of four, the rows 8 i + g. Estimates are kept as bytes, in
+// eighths of octaves below the page's best of that head:
+//
+//   bytes of a page, for four heads   [(c + page) mod 4][g][i]
+//
+// The level of a row is its best over the heads, and takes the place of the bytes of the first.
+#pragma once
+
+#include "kernels/cuda/device/sparse_block.cuh"
+
+namespace quire::cuda {
+
+// Where estimates lie: in shared memory, or in the workspace.
+struct Estimates {
+  float* maxima;   // [page][fours][4] eighths of octaves; later PageMarks [page]
+  uint8_t* bytes;  // [page][fours][256]
+};
+
+__device__ inline Estimates estimates_of(const SparseBlock& block) {
+  const int page_bytes = block.n_head_fours * (kPageMaximaBytes + kPageEstimateBytes);
+  uint8_t* memory = block.area;
+  if (block.n_pages * page_bytes > block.plan.area_bytes) {
+    memory = static_cast<uint8_t*>(block.a.workspace) +
+             ((int64_t)block.pair * block.a.page_table_stride + block.first_page) * page_bytes;
+  }
+  return {reinterpret_cast<float*>(memory), memory + block.n_pages * block.n_head_fours * kPageMaximaBytes};
+}
+
+// Word `word` of a row of planes of kBytes bytes; zeros behind.
+template <int kBytes>
+__device__ __forceinline__ uint32_t plane_word(const uint8_t* row, int word) {
+  if constexpr (kBytes % 4 == 0) {
+    return 4 * word < kBytes ? *reinterpret_cast<const uint32_t*>(row + 4 * word) : 0;
+  } else {
+    static_assert(kBytes % 2 == 0);
+    const uint32_t low = 4 * word < kBytes ? *reinterpret_cast<const uint16_t*>(row + 4 * word) : 0;
+    const uint32_t high = 4 * word + 2 < kBytes ? *reinterpret_cast<const uint16_t*>(row + 4 * word + 2) : 0;
+    return low | high << 16;
+  }
+}
+
+template <int kHeadDim>
+struct SignPage {
+  uint32_t words[8][SparseShape<kHeadDim>::kDepths];  // of rows 8 i + g
+  uint4 norms;                                        // f16 of the same rows
+
+  __device__ void load(const uint8_t* index) {
+    using Shape = SparseShape<kHeadDim>;
+    const int g = lane_index() / 4;
+    const int c = lane_index() % 4;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+#pragma unroll
+      for (int depth = 0; depth < Shape::kDepths; ++depth) {
+        words[i][depth] =
+            plane_word<Shape::kPlaneBytes>(index + (8 * i + g) * Shape::kPlaneBytes, 4 * depth + c);
+      }
+    }
+    norms = *reinterpret_cast<const uint4*>(index + 64 * Shape::kPlaneBytes + 16 * g);
+  }
+  __device__ float norm(int i) const {
+    const uint32_t two[4] = {norms.x, norms.y, norms.z, norms.w};
+    return __half2float(__ushort_as_half((uint16_t)(two[i / 2] >> (16 * (i % 2)))));
+  }
+};
+
+// A lane's part of the bit planes of four heads.
+template <int kHeadDim>
+struct QueryBits {
+  using Shape = SparseShape<kHeadDim>;
+  uint32_t bits[Shape::kPairs][Shape::kDepths];
+
+  __device__ void load(const SparseBlock& block, int four) {
+#pragma unroll
+    for (int j = 0; j < Shape::kPairs; ++j) {
+#pragma unroll
+      for (int depth = 0; depth < Shape::kDepths; ++depth)
+        bits[j][depth] =
+            block.query_bits[((four * Shape::kPairs + j) * Shape::kDepths + depth) * 32 + lane_index()];
+    }
+  }
+};
+
+// Products of the eight rows and the head of this lane, as floats kRoundingFloat too large.
+template <int kHeadDim>
+__device__ __forceinline__ void sign_products(const SignPage<kHeadDim>& page,
+                                              const QueryBits<kHeadDim>& query, float (&products)[8]) {
+  using Shape = SparseShape<kHeadDim>;
+#pragma unroll
+  for (int tile = 0; tile < 4; ++tile) {
+    int counts[Shape::kPairs][4] = {};
+#pragma unroll
+    for (int j = 0; j < Shape::kPairs; ++j) {
+#pragma unroll
+      for (int depth = 0; depth < Shape::kDepths; ++depth)
+        count_common_bits(counts[j], page.words[2 * tile][depth], page.words[2 * tile + 1][depth],
+                          query.bits[j][depth], counts[j]);
+    }
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+      int sum = -counts[Shape::kPairs - 1][2 * row + 1];  // the sign's plane
+      sum = 2 * sum + counts[Shape::kPairs - 1][2 * row];
+#pragma unroll
+      for (int j = Shape::kPairs - 2; j >= 0; --j) {
+        sum = 2 * sum + counts[j][2 * row + 1];
+        sum = 2 * sum + counts[j][2 * row];
+      }
+      products[2 * tile + row] = __int_as_float(2 * sum + kRoundingBits);
+    }
+  }
+}
+
+// Eight numbers as bytes: kRoundingFloat more than they are, so whole, and less than 256.
+__device__ __forceinline__ uint2 rounded_bytes(const float (&x)[8]) {
+  uint32_t four[2];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    uint32_t bits[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) bits[i] = __float_as_uint(fmaxf(x[4 * half + i], kRoundingFloat));
+    four[half] =
+        __byte_perm(__byte_perm(bits[0], bits[1], 0x0040), __byte_perm(bits[2], bits[3], 0x0040), 0x5410);
+  }
+  return {four[0], four[1]};
+}
+
+__device__ __forceinline__ void store_estimates(const Estimates& to, int at, int page,
+                                                const float (&octaves)[8]) {
+  const int g = lane_index() / 4;
+  const int c = lane_index() % 4;
+  float best = octaves[0];
+#pragma unroll
+  for (int i = 1; i < 8; ++i) best = fmaxf(best, octaves[i]);
+#pragma unroll
+  for (int lanes = 4; lanes < 32; lanes *= 2) best = fmaxf(best, __shfl_xor_sync(kAllLanes, best, lanes));
+  best = rintf(best * kLevelsOfOctave);
+  const float base = kRoundingFloat + (kLevels - 1) - best;
+  float levels[8];
+#pragma unroll
+  for (int i = 0; i < 8; ++i) levels[i] = octaves[i] * kLevelsOfOctave + base;
+  *reinterpret_cast<uint2*>(to.bytes + at * kPageEstimateBytes + (c + page) % 4 * 64 + 8 * g) =
+      rounded_bytes(levels);
+  if (g == 0) to.maxima[4 * at + c] = fmaxf(best, -1e7f);  // no row: -inf
+}
+
+// Pages of a warp that are to arrive while others are worked on: in registers, which nothing may move.
+template <int kHeadDim>
+struct SignPages {
+  static constexpr int kAhead = kHeadDim > 128 ? 2 : 3;
+  SignPage<kHeadDim> pages[kAhead];
+
+  __device__ void load(const SparseBlock& block, int slot, int page) {
+    if (page < block.n_pages) pages[slot].load(block.page_of(block.index, page));
+  }
+  __device__ void load_first(const SparseBlock& block) {
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) load(block, i, warp_index() + i * (int)blockDim.x / 32);
+  }
+};
+
+// The first pages of this warp to the second-level cache, while queries are made ready.
+template <int kHeadDim>
+__device__ __forceinline__ void fetch_first_pages(const SparseBlock& block) {
+  constexpr int kLines = SparseShape<kHeadDim>::kPlaneBytes / 2 + 1;  // of 128 bytes
+  const int page = warp_index() + lane_index() / kLines * (int)blockDim.x / 32;
+  if (page >= block.n_pages) return;
+  const uint8_t* line = block.page_of(block.index, page) + lane_index() % kLines * 128;
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(line));
+}
+
+template <int kHeadDim>
+__device__ __forceinline__ void estimate_page(const SparseBlock& block, const SignPage<kHeadDim>& signs,
+                                              const QueryBits<kHeadDim>& query, float offset, float scale,
+                                              int page, OctaveSum& seen, const Estimates& to, int four) {
+  float octaves[8];
+  sign_products(signs, query, octaves);
+#pragma unroll
+  for (int i = 0; i < 8; ++i) octaves[i] = (octaves[i] - offset) * (signs.norm(i) * scale);
+  if (page == 0 && block.n_sinks() > 0) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      if (8 * i + lane_index() / 4 < block.n_sinks()) octaves[i] = -CUDART_INF_F;
+    }
+  }
+  seen.add(octaves);
+  store_estimates(to, page * block.n_head_fours + four, page, octaves);
+}
+
+// All pages of the block for four heads, and the sums of their probabilities to warp_sums.
+template <int kHeadDim>
+__device__ void estimate_pages(const SparseBlock& block, const Estimates& to, int four) {
+  constexpr int kAhead = SignPages<kHeadDim>::kAhead;
+  SparseShared& shared = block.shared;
+  const int n_warps = (int)blockDim.x / 32;
+  const int head = 4 * four + lane_index() % 4;
+  const float offset = shared.estimate_offset[head];
+  const float scale = shared.estimate_scale[head];
+  QueryBits<kHeadDim> query;
+  query.load(block, four);
+  OctaveSum seen;
+  SignPages<kHeadDim> ahead;
+  ahead.load_first(block);
+#pragma unroll 1
+  for (int first = warp_index(); first < block.n_pages; first += kAhead * n_warps) {
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+      const int page = first + i * n_warps;
+      if (page >= block.n_pages) break;
+      estimate_page(block, ahead.pages[i], query, offset, scale, page, seen, to, four);
+      ahead.load(block, i, page + kAhead * n_warps);
+    }
+  }
+  for (int lanes = 4; lanes < 32; lanes *= 2) seen.add_lane(lanes);
+  if (lane_index() < 4) shared.warp_sums[warp_index()][head] = {seen.top, seen.sum};
+}
+
+}  // namespace quire::cuda

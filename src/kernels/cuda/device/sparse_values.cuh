@@ -1,0 +1,179 @@
+// The last step of the sparse kernel: attention to the values of the rows kept.
+#pragma once
+
+#include "kernels/cuda/device/sparse_rows.cuh"
+
+namespace quire::cuda {
+
+// Sixteen rows kept: of rows 2 c, 2 c + 1, 2 c + 8, 2 c + 9 what one head of the tile gives them, and their
+// codes of dims 128 u + 16 g .. + 15, two rows a word.
+template <int kHeadDim, int kBits>
+struct ValueTile {
+  using Shape = SparseShape<kHeadDim>;
+  uint32_t planes[4][Shape::kDepths][kBits];  // as they come: two bytes
+  float weights[4];
+  uint32_t norms[4];
+
+  // head: of the group, or one that nobody has.
+  __device__ void load(const SparseBlock& block, const CandidateArrays& arrays, int tile, int n, int head,
+                       float reference) {
+    constexpr int kPlaneBytes = Shape::kPlaneBytes;
+    constexpr int kRowBytes = 2 + kBits * kPlaneBytes;
+    const int g = lane_index() / 4;
+    const int c = lane_index() % 4;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int at = 16 * tile + i / 2 * 8 + 2 * c + i % 2;
+      const uint32_t candidate = arrays.kept[min(at, n - 1)];
+      const uint32_t row = arrays.rows[candidate];
+      const uint8_t* values = block.page_of(block.values, (int)(row / 64)) + row % 64 * kRowBytes;
+      norms[i] = at < n ? *reinterpret_cast<const uint16_t*>(values) : 0;
+      weights[i] =
+          at < n && head < block.a.group
+              ? power_of_two(arrays.scores[(int64_t)candidate * block.score_slots() + head] - reference)
+              : 0.0f;
+#pragma unroll
+      for (int depth = 0; depth < Shape::kDepths; ++depth) {
+        const int byte = 16 * depth + 2 * g;
+#pragma unroll
+        for (int p = 0; p < kBits; ++p) {
+          planes[i][depth][p] = byte < kPlaneBytes
+                                    ? *reinterpret_cast<const uint16_t*>(values + 2 + p * kPlaneBytes + byte)
+                                    : 0;
+        }
+      }
+    }
+  }
+
+  // o [dims of a tile][heads] += values weights. unit: of the norms.
+  __device__ void accumulate(float unit, float (&o)[Shape::kOutTiles][4]) const {
+    const uint32_t lane = 128 + 4 * lane_index();
+    float weighed[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      weighed[i] = weights[i] * (__half2float(__ushort_as_half((uint16_t)norms[i])) * unit);
+    const uint32_t b[2] = {pack(__half{}, weighed[0], weighed[1]), pack(__half{}, weighed[2], weighed[3])};
+#pragma unroll
+    for (int depth = 0; depth < Shape::kDepths; ++depth) {
+      uint32_t nibbles[2][4];
+#pragma unroll
+      for (int two = 0; two < 2; ++two) {
+        uint32_t both[kBits];
+#pragma unroll
+        for (int p = 0; p < kBits; ++p)
+          both[p] = __byte_perm(planes[2 * two][depth][p], planes[2 * two + 1][depth][p], 0x5410);
+        to_nibbles<kBits>(both, nibbles[two]);
+      }
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+#pragma unroll
+        for (int odd = 0; odd < 2; ++odd) {
+          uint32_t a[4];
+#pragma unroll
+          for (int two = 0; two < 2; ++two) {
+            // Nibbles k and k + 4, of the first and the second row, for k = odd and odd + 2.
+            const uint32_t word = nibbles[two][i];
+            const uint32_t first = odd == 0 ? word : word >> 4;
+            const uint32_t second = odd == 0 ? word >> 12 : word >> 16;
+            const uint32_t bytes = (first & 0x0f0f0f0fu) | (second & 0xf0f0f0f0u);
+            a[2 * two] = look_up_pair(shared_memory(), lane, bytes, 0);
+            a[2 * two + 1] = look_up_pair(shared_memory(), lane, bytes, 1);
+          }
+          multiply_add(__half{}, o[8 * depth + 2 * i + odd], a, b);
+        }
+      }
+    }
+  }
+};
+
+// Dim of outputs 16 r + 8 half + g (warp.cuh) of tile r.
+__device__ __forceinline__ int value_dim(int tile, int half, int g) {
+  return 128 * (tile / 8) + 16 * g + 4 * (tile % 2 + 2 * half) + tile % 8 / 2;
+}
+
+// Attention of the heads of one tile to the kept rows: outputs to coded (of this block), sums of weights to
+// coded_sums. The area is free afterwards.
+template <int kHeadDim, int kBits>
+__device__ void attend_kept(const SparseBlock& block, const CandidateArrays& arrays, int n, int head_tile) {
+  using Shape = SparseShape<kHeadDim>;
+  SparseShared& shared = block.shared;
+  const int n_warps = (int)blockDim.x / 32;
+  const int n_tiles = (n + 15) / 16;
+  const int g = lane_index() / 4;
+  const int c = lane_index() % 4;
+  const int head = head_tile * kTileHeads + g;
+  const float reference = head < block.a.group ? shared.references[head] : 0.0f;
+  float o[Shape::kOutTiles][4] = {};
+  float sum = 0.0f;
+  int exponent = -64;  // of the power of two above the norms seen
+  constexpr int kAhead = kHeadDim > 128 ? 1 : 2;
+  ValueTile<kHeadDim, kBits> ahead[kAhead];
+#pragma unroll 1
+  for (int first = warp_index() - kAhead * n_warps; first < n_tiles; first += kAhead * n_warps) {
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+      const int at = first + i * n_warps;
+      if (at >= 0 && at < n_tiles) {
+        const uint32_t largest =
+            max(max(ahead[i].norms[0], ahead[i].norms[1]), max(ahead[i].norms[2], ahead[i].norms[3]));
+        const int of_tile = (int)(__reduce_max_sync(kAllLanes, largest) >> 10) - 14;
+        if (of_tile > exponent) {
+          const float down = __int_as_float((max(exponent - of_tile, -126) + 127) << 23);
+#pragma unroll
+          for (int tile = 0; tile < Shape::kOutTiles; ++tile) {
+#pragma unroll
+            for (int e = 0; e < 4; ++e) o[tile][e] *= down;
+          }
+          exponent = of_tile;
+        }
+        ahead[i].accumulate(__int_as_float((127 - exponent) << 23), o);
+        sum += (ahead[i].weights[0] + ahead[i].weights[1]) + (ahead[i].weights[2] + ahead[i].weights[3]);
+      }
+      if (at + kAhead * n_warps < n_tiles)
+        ahead[i].load(block, arrays, at + kAhead * n_warps, n, head, reference);
+    }
+  }
+  sum += __shfl_xor_sync(kAllLanes, sum, 1);
+  sum += __shfl_xor_sync(kAllLanes, sum, 2);
+  const float unit = __int_as_float((exponent + 127) << 23);
+#pragma unroll
+  for (int tile = 0; tile < Shape::kOutTiles; ++tile) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) o[tile][e] *= unit;
+  }
+  __syncthreads();
+  if (c == 0) shared.warp_sums[warp_index()][g].x = sum;
+  // Each time the upper half of the warps that are left hands over to the lower.
+  float* handed = block.sums;
+#pragma unroll 1
+  for (int left = n_warps / 2; left > 0; left /= 2) {
+    if (warp_index() >= left && warp_index() < 2 * left) {
+      float* to = handed + (warp_index() - left) * Shape::kOutTiles * 128 + lane_index();
+#pragma unroll
+      for (int i = 0; i < 4 * Shape::kOutTiles; ++i) to[32 * i] = o[i / 4][i % 4];
+    }
+    __syncthreads();
+    if (warp_index() < left) {
+      const float* from = handed + warp_index() * Shape::kOutTiles * 128 + lane_index();
+#pragma unroll
+      for (int i = 0; i < 4 * Shape::kOutTiles; ++i) o[i / 4][i % 4] += from[32 * i];
+    }
+    __syncthreads();
+  }
+  if (warp_index() == 0) {
+    float* to = block.coded + head_tile * kTileHeads * kHeadDim;
+#pragma unroll
+    for (int i = 0; i < 4 * Shape::kOutTiles; ++i) {
+      const int dim = value_dim(i / 4, i % 4 / 2, g);
+      if (dim < kHeadDim) to[(2 * c + i % 2) * kHeadDim + dim] = o[i / 4][i % 4];
+    }
+  } else if (warp_index() == 1 && lane_index() < kTileHeads) {
+    float all = 0.0f;
+#pragma unroll 4
+    for (int warp = 0; warp < n_warps; ++warp) all += shared.warp_sums[warp][lane_index()].x;
+    shared.coded_sums[head_tile * kTileHeads + lane_index()] = all;
+  }
+  __syncthreads();
+}
+
+}  // namespace quire::cuda

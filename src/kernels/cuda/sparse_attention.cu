@@ -1,0 +1,85 @@
+#include "kernels/cuda/sparse_attention.h"
+
+#include "kernels/cuda/device/launch_sparse.cuh"
+
+#include "format/lloyd_max.h"
+#include "format/turbo.h"
+
+namespace quire::cuda {
+
+namespace {
+
+template <int kBits>
+void put_centroids(int head_dim, uint16_t* centroids) {
+  const Codebook book = make_codebook(Turbo<kBits>::kCodebook, head_dim);
+  for (int code = 0; code < 1 << kBits; ++code) centroids[code] = f32_to_f16(book.centroids[code]);
+}
+
+void put_centroids(int bits, int head_dim, uint16_t* centroids) {
+  switch (bits) {
+    case 2: return put_centroids<2>(head_dim, centroids);
+    case 3: return put_centroids<3>(head_dim, centroids);
+    default: return put_centroids<4>(head_dim, centroids);
+  }
+}
+
+}  // namespace
+
+namespace {
+
+// Takes a multiprocessor, for as many clusters as there is room for.
+__global__ void fill_multiprocessor() {}
+
+int clusters_at_a_time(int n_blocks, int shared_bytes) {
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(n_blocks * 1024));
+  config.blockDim = dim3(32 * kMostSparseWarps);
+  config.dynamicSmemBytes = static_cast<size_t>(shared_bytes);
+  cudaLaunchAttribute cluster{};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim.x = static_cast<unsigned>(n_blocks);
+  cluster.val.clusterDim.y = 1;
+  cluster.val.clusterDim.z = 1;
+  config.attrs = &cluster;
+  config.numAttrs = 1;
+  int n = 0;
+  check(cudaOccupancyMaxActiveClusters(&n, fill_multiprocessor, &config), "asking for clusters");
+  return n;
+}
+
+}  // namespace
+
+SparseDevice sparse_device() {
+  int device = 0;
+  int major = 0;
+  SparseDevice answer{};
+  check(cudaGetDevice(&device), "asking for the device");
+  check(cudaDeviceGetAttribute(&answer.shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+        "asking for its memory");
+  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "asking for its kind");
+  answer.n_multiprocessors = block_count();
+  answer.clusters[1] = answer.n_multiprocessors;
+  if (major < 9) return answer;
+  check(cudaFuncSetAttribute(fill_multiprocessor, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             answer.shared_bytes),
+        "reserving shared memory");
+  check(cudaFuncSetAttribute(fill_multiprocessor, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
+        "asking for clusters");
+  for (int n = 2; n <= kMostClusterBlocks; ++n)
+    answer.clusters[n] = clusters_at_a_time(n, answer.shared_bytes);
+  return answer;
+}
+
+void attend_sparse(const SparseAttention& attention, int key_bits, int value_bits, const SparsePlan& plan,
+                   Stream stream) {
+  SparseParams params{attention, plan, {}};
+  put_centroids(key_bits, attention.head_dim, params.tables.keys);
+  put_centroids(value_bits, attention.head_dim, params.tables.values);
+  switch (key_bits) {
+    case 2: return launch_sparse2(params, stream);
+    case 3: return launch_sparse3(params, stream);
+    default: return launch_sparse4(params, value_bits, stream);
+  }
+}
+
+}  // namespace quire::cuda
