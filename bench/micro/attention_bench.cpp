@@ -177,8 +177,9 @@ struct Subject {
 
   Subject(const Options& options, const std::string& recipe, const Rows& rows, Team& team)
       : geometry(shape(options)),
-        cache(Recipe::parse(recipe), geometry, pool, calibration(options, geometry, rows),
-              key_biases(options, geometry)) {
+        cache(Recipe::parse(recipe), geometry, pool,
+              {.calibration = calibration(options, geometry, rows),
+               .key_biases = key_biases(options, geometry)}) {
     const size_t width = options.n_kv_heads * options.head_dim;
     constexpr size_t kStep = 2048;
     std::vector<float> k(kStep * width), v(kStep * width);
