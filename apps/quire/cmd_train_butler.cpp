@@ -6,15 +6,15 @@
 #include <cmath>
 #include <filesystem>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
-#include "base/atomic_file.h"
 #include "base/error.h"
+#include "butler_outputs.h"
 #include "butler_record.h"
+#include "butler_texts.h"
 #include "commands.h"
 #include "engine/butler_file.h"
 #include "options.h"
@@ -33,10 +33,12 @@ constexpr const char* kExamples =
     "  quire train-butler -m model.gguf -f prose.txt -f code.txt -o butler.safetensors\n"
     "  quire train-butler -m model.gguf -f prose.txt --val other.txt --seq 2048 --steps 2000 -o "
     "b.safetensors\n"
-    "  quire train-butler ... --resume      (goes on where Ctrl-C or a crash ended it)\n"
+    "  quire train-butler ... --resume      (goes on where Ctrl-C or a crash ended it; finished, does "
+    "nothing)\n"
     "\nThe model stays as it is; what is trained is a small predictor of which tokens later layers attend "
     "to.\n"
-    "Beside OUT lie OUT's log (.jsonl), a chart (.svg), and while training goes on a checkpoint (.state).";
+    "While training goes on there is only a checkpoint (.state) beside OUT; at the end come OUT, its log "
+    "(.jsonl)\nand a chart (.svg).";
 
 struct TrainOptions {
   ModelOptions model;
@@ -59,20 +61,20 @@ struct Interrupted {};
 
 ButlerTraining training_of(const TrainOptions& o) {
   constexpr int64_t kMost = 1'000'000'000;
-  check_range("--stride", o.stride, 1, kMost);
-  check_range("--dim", o.dim, 1, kMost);
-  check_range("--hidden", o.hidden, 1, kMost);
+  check_range("--stride", o.stride, 1, 1024);
+  check_range("--dim", o.dim, 1, 1024);
+  check_range("--hidden", o.hidden, 1, 16384);
   check_range("--seq", o.seq, 16, kMost);
   check_range("--rows", o.rows, 1, kMost);
-  check_range("--batch", o.batch, 1, kMost);
+  check_range("--batch", o.batch, 1, 1024);
   check_range("--updates", o.updates, 1, 4096);
   check_range("--steps", o.steps, 1, 10'000'000);
   check_range("--sink", o.sink, 0, kMost);
   check_range("--local", o.local, 0, kMost);
   check_range("--seed", o.seed, 0, INT64_MAX);
   check_range("--validate-every", o.validate_every, 0, kMost);
-  check_range("--start-seqs", o.start_sequences, 1, kMost);
-  check_range("--val-seqs", o.validation_sequences, 1, kMost);
+  check_range("--start-seqs", o.start_sequences, 1, 65536);
+  check_range("--val-seqs", o.validation_sequences, 1, 4096);
   check_range("--save-every", o.save_every, 1, kMost);
   if (!(o.learning_rate > 0) || o.learning_rate > 1) throw Error("--lr must be above 0 and at most 1");
   ButlerTraining training;
@@ -94,45 +96,11 @@ ButlerTraining training_of(const TrainOptions& o) {
   return training;
 }
 
-struct Texts {
-  std::vector<Tokens> training;
-  Tokens validation;
-
-  size_t n_tokens() const {
-    size_t n = 0;
-    for (const Tokens& text : training) n += text.size();
-    return n;
-  }
-};
-
-// Without a text of its own, validation takes the end of the longest one away from training.
-Texts read_texts(const TrainOptions& options, const Engine& engine) {
-  const auto encode = [&](const std::string& file) {
-    return engine.tokenizer().encode(read_file(file), ControlTokens::kAsText);
-  };
-  Texts texts;
-  for (const std::string& file : options.files) texts.training.push_back(encode(file));
-  if (!options.validation.empty()) {
-    texts.validation = encode(options.validation);
-    return texts;
-  }
-  Tokens& longest = *std::max_element(texts.training.begin(), texts.training.end(),
-                                      [](const Tokens& a, const Tokens& b) { return a.size() < b.size(); });
-  const size_t n = std::min(longest.size(), std::max(longest.size() / 20, static_cast<size_t>(options.seq)));
-  texts.validation.assign(longest.end() - static_cast<ptrdiff_t>(n), longest.end());
-  longest.resize(longest.size() - n);
-  return texts;
-}
-
 uint64_t parameters_of_model(const std::string& path) {
   uint64_t n = 0;
   const GgufFile file = GgufFile::open(path);
   for (const TensorInfo& tensor : file.tensors()) n += tensor.row_length() * tensor.n_rows();
   return n;
-}
-
-void write_text(const std::string& path, const std::string& text) {
-  write_file_atomically(path, std::as_bytes(std::span(text)));
 }
 
 std::string percent(double share) { return fixed(share * 100, 1) + " %"; }
@@ -144,20 +112,28 @@ std::string time_left(double seconds) {
 
 class Training {
  public:
-  Training(const TrainOptions& options, Engine& engine)
+  Training(const TrainOptions& options, const ButlerOutputs& outputs, Engine& engine)
       : options_(options),
+        outputs_(outputs),
         engine_(engine),
-        texts_(read_texts(options, engine)),
+        texts_(read_butler_texts(options.files, options.validation,
+                                 static_cast<size_t>(options.validation_sequences),
+                                 static_cast<size_t>(options.seq), engine)),
         n_text_tokens_(texts_.n_tokens()),
         trainer_(engine, training_of(options), std::move(texts_.training), std::move(texts_.validation)),
-        state_path_(beside(options.output, ".state")),
-        n_model_parameters_(parameters_of_model(options.model.path)) {}
+        n_model_parameters_(parameters_of_model(options.model.path)) {
+    trainer_.set_poll([] {
+      if (interrupt_flag()) throw Interrupted{};
+    });
+  }
 
   int run() {
-    begin();
+    const bool is_begun = std::filesystem::exists(outputs_.state);
+    if (!is_begun && options_.resume && std::filesystem::exists(outputs_.predictor)) return finished_before();
     say_size();
+    begin(is_begun);
     steps();
-    save();
+    trainer_.save(outputs_.state);  // also when done: the result may find no room to be written
     return trainer_.is_done() ? finish() : interrupted();
   }
 
@@ -166,21 +142,47 @@ class Training {
     const auto start = Clock::now();
     const size_t first = trainer_.n_steps_done();
     ProgressLine line("training", true);
-    while (!trainer_.is_done()) {
-      const double loss = trainer_.step();
-      const size_t done = trainer_.n_steps_done();
-      mean_loss_ = mean_loss_ == 0 ? loss : 0.95 * mean_loss_ + 0.05 * loss;
-      seconds_ = std::chrono::duration<double>(Clock::now() - start).count();
-      const double per_step = seconds_ / static_cast<double>(done - first);
-      line.show(static_cast<double>(done) / static_cast<double>(options_.steps),
-                status() + ", " + time_left(per_step * static_cast<double>(options_.steps - done)));
-      if (!trainer_.checks().empty() && trainer_.checks().back().step == done && isatty(STDERR_FILENO) == 0) {
-        write_note("step " + std::to_string(done) + ", " + status() + ", " + fixed(per_step, 2) +
-                   " s a step");
+    try {
+      while (!trainer_.is_done()) {
+        const double loss = trainer_.step();
+        const size_t done = trainer_.n_steps_done();
+        mean_loss_ = mean_loss_ == 0 ? loss : 0.95 * mean_loss_ + 0.05 * loss;
+        seconds_ = std::chrono::duration<double>(Clock::now() - start).count();
+        const double per_step = seconds_ / static_cast<double>(done - first);
+        line.show(static_cast<double>(done) / static_cast<double>(options_.steps),
+                  status() + ", " + time_left(per_step * static_cast<double>(options_.steps - done)));
+        if (!trainer_.checks().empty() && trainer_.checks().back().step == done &&
+            isatty(STDERR_FILENO) == 0) {
+          write_note("step " + std::to_string(done) + ", " + status() + ", " + fixed(per_step, 2) +
+                     " s a step");
+        }
+        if (done % static_cast<size_t>(options_.save_every) == 0 && !trainer_.is_done()) {
+          trainer_.save(outputs_.state);
+        }
       }
-      if (interrupt_flag()) break;
-      if (done % static_cast<size_t>(options_.save_every) == 0 && !trainer_.is_done()) save();
+    } catch (const Interrupted&) {  // of the step nothing is done yet
     }
+  }
+
+  // A predictor that this command has made already.
+  int finished_before() const {
+    const ButlerWeights weights =
+        load_butler(outputs_.predictor, engine_.fingerprint(), butler_geometry(engine_.config()));
+    const SafetensorsMetadata metadata = SafetensorsFile::open(outputs_.predictor).metadata();
+    const auto mark = metadata.find("training");
+    if (mark == metadata.end() || mark->second != trainer_.mark()) {
+      throw Error(printable(outputs_.predictor) +
+                  (mark == metadata.end() ? " does not say with which options and texts it was trained"
+                                          : " was trained with other options or texts") +
+                  "; without --resume it is trained anew");
+    }
+    if (options_.json) {
+      write_json({{"steps", options_.steps}, {"file", outputs_.predictor}, {"finished_before", true}});
+      return kOk;
+    }
+    write_out(printable(outputs_.predictor) + " is finished: " + std::to_string(options_.steps) +
+              " steps with these options and texts; nothing is left to do\n");
+    return kOk;
   }
 
   double parameter_share() const {
@@ -193,25 +195,32 @@ class Training {
                fixed(share * 100, 2) + " % of the model's " + std::to_string(n_model_parameters_) +
                (share > 0.01 ? ": more than 1 %" : "") + "; " + std::to_string(n_text_tokens_) +
                " tokens of text");
+    const size_t n = trainer_.n_validation();
+    write_note("validation keeps " + std::to_string(n) + " sequences of " + std::to_string(options_.seq) +
+               " tokens, " + megabytes(trainer_.validation_bytes()) + " of the " +
+               megabytes(trainer_.needed_bytes()) + " that the training takes" +
+               (n < static_cast<size_t>(options_.validation_sequences)
+                    ? "; more than these would overlap in the text to validate on"
+                    : ""));
   }
 
-  void begin() {
-    const bool there = std::filesystem::exists(state_path_);
-    if (there && !options_.resume) {
-      throw Error(state_path_ +
+  void begin(bool is_begun) {
+    if (is_begun && !options_.resume) {
+      throw Error(printable(outputs_.state) +
                   " is the checkpoint of an unfinished training; go on with --resume, or remove it");
     }
-    if (there) {
-      trainer_.resume(state_path_);
+    if (is_begun) {
+      trainer_.resume(outputs_.state);
       write_note("going on after step " + std::to_string(trainer_.n_steps_done()));
+      if (trainer_.isa().find('+') != std::string::npos) {
+        write_note("computed by more than one instruction set, " + trainer_.isa() +
+                   ": the result is not exactly that of one of them alone");
+      }
       return;
     }
     ProgressLine line("measuring the model", true);
     try {
-      trainer_.start([&](double share) {
-        if (interrupt_flag()) throw Interrupted{};
-        line.show(share);
-      });
+      trainer_.start([&](double share) { line.show(share); });
     } catch (const Interrupted&) {
       write_note("interrupted before the first step");
       throw;
@@ -225,14 +234,6 @@ class Training {
       text += ", recall at 10 % " + percent(score.recall) + ", found " + percent(score.found());
     }
     return text;
-  }
-
-  // The checkpoint, and what can be looked at meanwhile.
-  void save() const {
-    trainer_.save(state_path_);
-    save_butler(trainer_.weights(), engine_.fingerprint(), options_.output, SafetensorsType::kBF16);
-    write_text(beside(options_.output, ".jsonl"), butler_log(head(), trainer_));
-    write_text(beside(options_.output, ".svg"), butler_chart("Training of a predictor", trainer_));
   }
 
   Json head() const {
@@ -257,9 +258,13 @@ class Training {
   }
 
   int finish() const {
-    std::error_code error;
-    std::filesystem::remove(state_path_,
-                            error);  // what it held is in the result; left behind it does no harm
+    const SafetensorsMetadata more = {{"steps", std::to_string(trainer_.n_steps_done())},
+                                      {"isa", trainer_.isa()},
+                                      {"training", trainer_.mark()}};
+    outputs_.write(encode_butler(trainer_.weights(), engine_.fingerprint(), SafetensorsType::kBF16, more),
+                   butler_log(head(), trainer_), butler_chart("Training of a predictor", trainer_));
+    std::error_code error;  // what it held is in the result; left behind, --resume finishes once more
+    std::filesystem::remove(outputs_.state, error);
     const ButlerQuality& quality = trainer_.checks().back().quality;
     if (options_.json) {
       Json object = head();
@@ -284,11 +289,11 @@ class Training {
   }
 
   const TrainOptions& options_;
+  const ButlerOutputs& outputs_;
   Engine& engine_;
-  Texts texts_;
+  ButlerTexts texts_;
   size_t n_text_tokens_;
   ButlerTrainer trainer_;
-  std::string state_path_;
   uint64_t n_model_parameters_;
   double mean_loss_ = 0;
   double seconds_ = 0;
@@ -297,11 +302,20 @@ class Training {
 int run(const TrainOptions& options) {
   const EngineOptions engine_options = options.model.engine_options();
   (void)training_of(options);
-  { const AtomicFile probe(options.output); }  // so that a place that cannot be written is noticed now
+  const auto same = [&](const std::string& file) { return file == options.validation; };
+  if (std::any_of(options.files.begin(), options.files.end(), same)) {
+    throw Error("--val " + printable(options.validation) + " is also a text to train on");
+  }
+  std::vector<std::string> inputs = options.files;
+  inputs.push_back(options.model.path);
+  if (!options.validation.empty()) inputs.push_back(options.validation);
+  const ButlerOutputs outputs(options.output);
+  outputs.check(inputs);
   catch_interrupts();
   Engine engine(options.model.path, engine_options);
+  check_training(engine, training_of(options));
   try {
-    return Training(options, engine).run();
+    return Training(options, outputs, engine).run();
   } catch (const Interrupted&) {
     return kInterrupted;
   }
@@ -319,7 +333,8 @@ Command add_train_butler(CLI::App& root) {
       ->required();
   app->add_option("-o,--output", options->output, "file to write")->type_name("FILE")->required();
   app->add_option("--val", options->validation,
-                  "text to validate on (default: the end of the longest text, taken away from training)")
+                  "text to validate on (default: up to a quarter of the longest text, its end, taken away "
+                  "from training)")
       ->type_name("FILE");
   const auto add = [&](const char* name, auto& value, const char* text) {
     return app->add_option(name, value, text)->capture_default_str();
@@ -344,7 +359,9 @@ Command add_train_butler(CLI::App& root) {
                 "count all query rows alike, however little they attend to tokens to be learnt");
   add("--validate-every", options->validate_every, "steps from validation to validation; 0: only at the end");
   add("--save-every", options->save_every, "steps from checkpoint to checkpoint");
-  app->add_flag("--resume", options->resume, "go on from the checkpoint beside the output, if there is one");
+  app->add_flag(
+      "--resume", options->resume,
+      "go on from the checkpoint beside the output, if there is one; nothing to do where OUT is finished");
   add_engine_options(*app, options->model);
   app->add_flag("--json", options->json, "print one JSON object");
   app->footer(kExamples);

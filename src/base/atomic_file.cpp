@@ -16,6 +16,9 @@
 namespace quire {
 namespace {
 
+// Names in use that are passed over.
+constexpr int kMostLeftOver = 1000;
+
 [[noreturn]] void fail(const std::string& path, const std::string& what) {
   throw Error("cannot write " + path + ": " + what);
 }
@@ -45,9 +48,12 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
     fail(path_, S_ISDIR(status.st_mode) ? "it is a directory" : "it is not a regular file");
   }
   static std::atomic<uint64_t> counter{0};
-  name_ = path_ + ".new-" + std::to_string(::getpid()) + "-" + std::to_string(counter++);
-  fd_ = ::open(name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (fd_ < 0) fail(path_, error_text(errno));
+  // A process that was killed may have left names of this one's number behind.
+  for (int attempt = 0; fd_ < 0; ++attempt) {
+    name_ = path_ + ".new-" + std::to_string(::getpid()) + "-" + std::to_string(counter++);
+    fd_ = ::open(name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd_ < 0 && (errno != EEXIST || attempt == kMostLeftOver)) fail(path_, error_text(errno));
+  }
 }
 
 AtomicFile::~AtomicFile() {

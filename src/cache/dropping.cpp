@@ -101,6 +101,10 @@ void Dropping::observe(Worker& worker, size_t layer, const LayerView& view, size
     const size_t count = std::min(kRoundBlocks * kObservedQueries, n - i);
     observe_round(worker, layer, view, {q + i * ldq, count, group, view.n_tokens - n + i}, ldq);
   }
+  // What a prompt needs is large, and of no use to single tokens.
+  if (n_step == 1 || first + n < n_step) return;
+  buffers_[static_cast<size_t>(worker.rank())] = {};
+  if (worker.rank() == 0) block_masses_ = {};  // all have read theirs: sharing waits
 }
 
 // queries.q: [queries][ldq], the heads of all KV heads side by side.

@@ -5,6 +5,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/half.h"
 
 namespace quire {
 namespace {
@@ -90,6 +91,16 @@ void for_each_tensor(Weights& weights, const F& f) {
   }
 }
 
+// As a reader will find it.
+float stored(float value, SafetensorsType type) {
+  switch (type) {
+    case SafetensorsType::kF32: return value;
+    case SafetensorsType::kF16: return f16_to_f32(f32_to_f16(value));
+    case SafetensorsType::kBF16: return bf16_to_f32(f32_to_bf16(value));
+  }
+  return value;
+}
+
 }  // namespace
 
 ButlerGeometry butler_geometry(const ModelConfig& config) {
@@ -104,7 +115,7 @@ ButlerGeometry butler_geometry(const ModelConfig& config) {
 }
 
 std::vector<std::byte> encode_butler(const ButlerWeights& weights, std::string_view fingerprint,
-                                     SafetensorsType type) {
+                                     SafetensorsType type, const SafetensorsMetadata& more) {
   SafetensorsWriter writer;
   writer.add_text("format", std::string(kFormat));
   writer.add_text("version", std::string(kVersion));
@@ -112,8 +123,16 @@ std::vector<std::byte> encode_butler(const ButlerWeights& weights, std::string_v
   for (const Field& field : kFields) {
     writer.add_text(field.name, std::to_string(weights.geometry.*field.value));
   }
+  for (const auto& [key, text] : more) writer.add_text(key, text);
   for_each_tensor(weights, [&](const std::string& name, const std::vector<uint64_t>& shape,
-                               const std::vector<float>& values) { writer.add(name, shape, values, type); });
+                               const std::vector<float>& values) {
+    for (const float value : values) {
+      if (!std::isfinite(stored(value, type))) {
+        throw Error(std::string("the predictor's ").append(name).append(" holds a value that is not finite"));
+      }
+    }
+    writer.add(name, shape, values, type);
+  });
   return writer.bytes();
 }
 
@@ -148,8 +167,8 @@ ButlerWeights decode_butler(const SafetensorsFile& file, std::string_view finger
 }
 
 void save_butler(const ButlerWeights& weights, std::string_view fingerprint, const std::string& path,
-                 SafetensorsType type) {
-  write_file_atomically(path, encode_butler(weights, fingerprint, type));
+                 SafetensorsType type, const SafetensorsMetadata& more) {
+  write_file_atomically(path, encode_butler(weights, fingerprint, type, more));
 }
 
 ButlerWeights load_butler(const std::string& path, std::string_view fingerprint,

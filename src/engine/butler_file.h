@@ -2,7 +2,8 @@
 //
 //   metadata  "format" "quire.butler", "version" "1", "model" (its fingerprint), and the geometry, each
 //   number
-//             under its field's name in decimal digits
+//             under its field's name in decimal digits; of a finished training also "steps", "isa" and
+//             "training" (study/butler_trainer.h). Others are not looked at.
 //   tensors   producer.P.norm_weight, .norm_bias [width]    producer.P.in [hidden][width]
 //             producer.P.out [n_slots][n_heads][dim][hidden]
 //             layer.L.projection [n_kv_heads][head_dim][dim], L from 1 on
@@ -24,8 +25,9 @@ namespace quire {
 // no predictor can be made for.
 ButlerGeometry butler_geometry(const ModelConfig& config);
 
+// `more`: further metadata. Throws Error where a weight is not finite as `type` rounds it.
 std::vector<std::byte> encode_butler(const ButlerWeights& weights, std::string_view fingerprint,
-                                     SafetensorsType type);
+                                     SafetensorsType type, const SafetensorsMetadata& more = {});
 
 // Throws Error "NAME: ..." for a file that is no whole predictor of the model with this fingerprint and
 // geometry. Of `model` the fields stride, dim and hidden are not looked at: they are the predictor's own.
@@ -33,7 +35,7 @@ ButlerWeights decode_butler(const SafetensorsFile& file, std::string_view finger
                             const ButlerGeometry& model);
 
 void save_butler(const ButlerWeights& weights, std::string_view fingerprint, const std::string& path,
-                 SafetensorsType type);
+                 SafetensorsType type, const SafetensorsMetadata& more = {});
 ButlerWeights load_butler(const std::string& path, std::string_view fingerprint, const ButlerGeometry& model);
 
 }  // namespace quire

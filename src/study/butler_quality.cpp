@@ -13,13 +13,12 @@ namespace {
 
 using Scores = std::array<ButlerScore, kButlerBudgets.size()>;
 
-// The `n` best of the values, of equal ones the first.
+// The `n` best of the values, of equal ones the first; what is not a number comes last.
 std::vector<size_t> best_of(const std::vector<float>& values, size_t n) {
   std::vector<size_t> order(values.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  const auto before = [&](size_t a, size_t b) {
-    return values[a] > values[b] || (values[a] == values[b] && a < b);
-  };
+  const auto rank = [&](size_t i) { return std::isnan(values[i]) ? -INFINITY : values[i]; };
+  const auto before = [&](size_t a, size_t b) { return rank(a) > rank(b) || (rank(a) == rank(b) && a < b); };
   std::nth_element(order.begin(), order.begin() + static_cast<ptrdiff_t>(n), order.end(), before);
   order.resize(n);
   return order;

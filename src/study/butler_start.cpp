@@ -103,6 +103,9 @@ struct ButlerFit::Producer {
 
 struct ButlerFit::Head {
   size_t n_keys = 0;
+  // The first key, which is taken off all: keys with a bias would leave nothing of their small directions in
+  // sums of squares.
+  std::vector<float> origin;    // [head_dim]
   std::vector<double> sums;     // [head_dim]
   std::vector<double> squares;  // [head_dim][head_dim]
   std::vector<double> aim;      // importance query = q aim, [head_dim][dim]
@@ -136,10 +139,16 @@ void ButlerFit::add_keys(const ButlerExample<float>& example, size_t layer, size
   const size_t n = example.n_tokens - sink_;
   const float* keys = example.keys[layer - 1].data() + (kv_head * example.n_tokens + sink_) * dim;
   Head& head = heads_[(layer - 1) * geometry_.n_kv_heads + kv_head];
-  CrossSum(keys, n, dim).add(keys, dim, dim, head.squares.data(), dim);
+  if (head.origin.empty()) head.origin.assign(keys, keys + dim);
+  std::vector<float> shifted(keys, keys + n * dim);
   for (size_t i = 0; i < n; ++i) {
-    for (size_t d = 0; d < dim; ++d) head.sums[d] += static_cast<double>(keys[i * dim + d]);
+    for (size_t d = 0; d < dim; ++d) {
+      float& value = shifted[i * dim + d];
+      value -= head.origin[d];
+      head.sums[d] += static_cast<double>(value);
+    }
   }
+  CrossSum(shifted.data(), n, dim).add(shifted.data(), dim, dim, head.squares.data(), dim);
   head.n_keys += n;
 }
 

@@ -1,20 +1,27 @@
 #include "study/butler_trainer.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <numbers>
 #include <utility>
 
-#include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/machine_memory.h"
+#include "base/memory.h"
 #include "engine/butler_file.h"
 #include "engine/vocabulary_reader.h"
+#include "format/frame.h"
+#include "study/butler_memory.h"
 #include "study/butler_start.h"
 #include "study/chance.h"
 
 namespace quire {
 namespace {
+
+// Of what text() means and how a step computes: changed with either.
+constexpr const char* kVersion = "version 2 ";
 
 constexpr uint64_t kTrainingSalt = 0x7ea41;
 constexpr uint64_t kStartSalt = 0x57a47;
@@ -36,7 +43,37 @@ ButlerGeometry geometry_of(const Engine& engine, const ButlerTraining& options) 
   return geometry;
 }
 
-void check(const Engine& engine, const ButlerTraining& o) {
+bool all_finite(const std::vector<float>& values) {
+  return std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
+}
+
+[[noreturn]] void fail_step(size_t number, const char* what) {
+  throw Error("step " + std::to_string(number + 1) + ": the " + what +
+              " is not finite, so that the predictor would be lost; a lower learning rate may help");
+}
+
+uint64_t hash_of(const Tokens& tokens, uint64_t hash) {
+  for (const int32_t token : tokens) hash = (hash ^ static_cast<uint32_t>(token)) * 0x9e3779b97f4a7c15;
+  return hash;
+}
+
+}  // namespace
+
+std::string ButlerTraining::text() const {
+  char text[512];
+  std::snprintf(
+      text, sizeof text,
+      "stride %zu dim %zu hidden %zu seq %zu rows %zu batch %zu updates %zu steps %zu rate %.17g warm-up "
+      "%.17g "
+      "decay %.17g clip %.17g seed %llu sink %zu local %zu weighted %d start %d of %zu validate %zu of "
+      "%zu rows %zu",
+      stride, dim, hidden, seq_tokens, n_rows, batch, updates, n_steps, learning_rate, warm_up, weight_decay,
+      clip, static_cast<unsigned long long>(seed), mask.sink, mask.local, int{mask.weighted},
+      static_cast<int>(start), n_start, validate_every, n_validation, n_validation_rows);
+  return text;
+}
+
+void check_training(const Engine& engine, const ButlerTraining& o) {
   const auto require = [](bool condition, const std::string& sentence) {
     if (!condition) throw Error(sentence);
   };
@@ -58,70 +95,16 @@ void check(const Engine& engine, const ButlerTraining& o) {
   require(o.learning_rate > 0 && std::isfinite(o.learning_rate), "the learning rate must be positive");
 }
 
-uint64_t hash_of(const Tokens& tokens, uint64_t hash) {
-  for (const int32_t token : tokens) hash = (hash ^ static_cast<uint32_t>(token)) * 0x9e3779b97f4a7c15;
-  return hash;
-}
-
-constexpr size_t kScoreNumbers = 4 * kButlerBudgets.size();
-
-std::vector<float> numbers_of(const std::vector<ButlerCheck>& checks) {
-  std::vector<float> numbers;
-  for (const ButlerCheck& each : checks) {
-    numbers.push_back(static_cast<float>(each.step));
-    numbers.push_back(static_cast<float>(each.quality.n_rows));
-    for (const auto& layer : each.quality.layers) {
-      for (const ButlerScore& score : layer) {
-        for (const double value : {score.recall, score.mass, score.oracle_mass, score.always_mass}) {
-          numbers.push_back(static_cast<float>(value));
-        }
-      }
-    }
-  }
-  return numbers;
-}
-
-std::vector<ButlerCheck> checks_of(const std::vector<float>& numbers, size_t n_layers) {
-  std::vector<ButlerCheck> checks;
-  for (auto at = numbers.begin(); at != numbers.end();) {
-    ButlerCheck& check = checks.emplace_back();
-    check.step = static_cast<size_t>(*at++);
-    check.quality.n_rows = static_cast<size_t>(*at++);
-    check.quality.layers.resize(n_layers);
-    for (auto& layer : check.quality.layers) {
-      for (ButlerScore& score : layer) {
-        for (double* value : {&score.recall, &score.mass, &score.oracle_mass, &score.always_mass})
-          *value = double{*at++};
-      }
-    }
-  }
-  return checks;
-}
-
-}  // namespace
-
-std::string ButlerTraining::text() const {
-  char text[512];
-  std::snprintf(
-      text, sizeof text,
-      "stride %zu dim %zu hidden %zu seq %zu rows %zu batch %zu updates %zu steps %zu rate %.17g warm-up "
-      "%.17g "
-      "decay %.17g clip %.17g seed %llu sink %zu local %zu weighted %d start %d of %zu validate %zu of "
-      "%zu rows %zu",
-      stride, dim, hidden, seq_tokens, n_rows, batch, updates, n_steps, learning_rate, warm_up, weight_decay,
-      clip, static_cast<unsigned long long>(seed), mask.sink, mask.local, int{mask.weighted},
-      static_cast<int>(start), n_start, validate_every, n_validation, n_validation_rows);
-  return text;
-}
-
 ButlerTrainer::ButlerTrainer(Engine& engine, const ButlerTraining& options, std::vector<Tokens> texts,
                              Tokens validation)
     : engine_(engine),
-      options_((check(engine, options), options)),
+      options_((check_training(engine, options), options)),
       texts_(std::move(texts)),
       validation_(std::move(validation)),
       begin_(encode_prompt(engine.tokenizer(), "", ControlTokens::kAsText)),
       layout_(geometry_of(engine, options)),
+      n_validation_(options.n_validation),
+      isa_(Engine::isa()),
       run_([&engine](size_t n, const std::function<void(size_t)>& f) {
         engine.run([&](Worker& worker) {
           worker.share(static_cast<int64_t>(n), 1,
@@ -142,6 +125,45 @@ ButlerTrainer::ButlerTrainer(Engine& engine, const ButlerTraining& options, std:
     throw Error("the text to validate on has " + std::to_string(validation_.size()) +
                 " tokens; a sequence needs " + std::to_string(n_least));
   }
+  n_validation_ = std::min(n_validation_, validation_.size() / n_least);  // more would overlap
+  check_memory();
+}
+
+size_t ButlerTrainer::n_shown_rows() const {
+  // Both are at least 1; a sequence has no more rows than tokens.
+  if (options_.n_rows >= options_.seq_tokens || options_.updates >= options_.seq_tokens) {
+    return options_.seq_tokens;
+  }
+  return std::min(options_.n_rows * options_.updates, options_.seq_tokens);
+}
+
+uint64_t ButlerTrainer::validation_bytes() const {
+  const size_t n_rows = std::min(options_.n_validation_rows, options_.seq_tokens);
+  return n_validation_ * butler_example_bytes(geometry(), options_.seq_tokens, n_rows);
+}
+
+uint64_t ButlerTrainer::needed_bytes() const {
+  const ButlerGeometry& g = geometry();
+  const size_t n_shown = n_shown_rows();
+  const size_t n_rows = std::min(options_.n_rows, n_shown);
+  const uint64_t example = butler_example_bytes(g, options_.seq_tokens, n_shown);
+  const uint64_t step =
+      options_.batch * example + butler_example_bytes(g, 0, n_rows) + butler_gradient_bytes(g, n_rows);
+  const uint64_t start = options_.start == ButlerStart::kFitted ? example + butler_fit_bytes(g) : 0;
+  return validation_bytes() + butler_optimizer_bytes(g) + butler_teacher_bytes(g, options_.seq_tokens) +
+         std::max(step, start);
+}
+
+// Memory that runs out while the team works would end the program without a word.
+void ButlerTrainer::check_memory() const {
+  constexpr uint64_t kMegabyte = 1'000'000;
+  const uint64_t there = machine_memory_bytes();
+  const uint64_t needed = needed_bytes();
+  if (there == 0 || needed + peak_resident_bytes() <= there) return;
+  throw Error("the training would take " + std::to_string(needed / kMegabyte) + " MB besides the model, " +
+              std::to_string(validation_bytes() / kMegabyte) + " MB of it for " +
+              std::to_string(n_validation_) + " sequences of validation; the machine has " +
+              std::to_string(there / kMegabyte) + " MB");
 }
 
 // What a checkpoint must be of.
@@ -150,8 +172,19 @@ std::string ButlerTrainer::settings() const {
   for (const Tokens& text : texts_) hash = hash_of(text, hash * 3 + text.size());
   char digits[17];
   std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(hash));
-  return options_.text().append(" text ").append(digits).append(
-      engine_.model().precision() == Precision::kPrecise ? " precise" : "");
+  return std::string(kVersion)
+      .append(options_.text())
+      .append(" text ")
+      .append(digits)
+      .append(engine_.model().precision() == Precision::kPrecise ? " precise" : "");
+}
+
+std::string ButlerTrainer::mark() const {
+  uint64_t hash = 1;
+  for (const char c : settings()) hash = splitmix64(hash ^ static_cast<unsigned char>(c));
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(hash));
+  return digits;
 }
 
 // Sequence `number` of those that a salt names: a stretch of a text, texts by their lengths.
@@ -161,7 +194,7 @@ Tokens ButlerTrainer::sequence(uint64_t salt, size_t number) const {
   const Tokens* text = &validation_;
   size_t start = 0;
   if (salt == kValidationSalt) {  // spread evenly
-    start = (validation_.size() - n) * number / std::max<size_t>(options_.n_validation - 1, 1);
+    start = (validation_.size() - n) * number / std::max<size_t>(n_validation_ - 1, 1);
   } else {
     size_t n_starts = 0;
     for (const Tokens& each : texts_) n_starts += each.size() - n + 1;
@@ -195,22 +228,37 @@ std::vector<size_t> ButlerTrainer::choose_rows(uint64_t salt, size_t number, siz
 }
 
 void ButlerTrainer::show(uint64_t salt, size_t number, ButlerExample<float>& example) const {
+  if (poll_) poll_();
   const Tokens tokens = sequence(salt, number);
-  const size_t n = salt == kValidationSalt ? options_.n_validation_rows : options_.n_rows * options_.updates;
+  const size_t n = salt == kValidationSalt ? options_.n_validation_rows : n_shown_rows();
   teacher_.show(tokens, choose_rows(salt, number, tokens.size(), n), example);
 }
 
+void ButlerTrainer::show_validation() const {
+  while (validation_examples_.size() < n_validation_) {
+    ButlerExample<float> example;
+    show(kValidationSalt, validation_examples_.size(), example);
+    validation_examples_.push_back(std::move(example));
+  }
+}
+
 void ButlerTrainer::start(const std::function<void(double share)>& progress) {
-  parameters_ = layout_.flat(random_butler(layout_.geometry(), options_.seed));
-  if (options_.start == ButlerStart::kFitted) fit(progress);
+  std::vector<float> parameters = options_.start == ButlerStart::kFitted
+                                      ? fit(progress)
+                                      : layout_.flat(random_butler(layout_.geometry(), options_.seed));
+  if (!all_finite(parameters)) {
+    throw Error("the start that was fitted to the model is not finite; one at random needs no fit");
+  }
+  if (is_check_due(0)) show_validation();
+  parameters_ = std::move(parameters);
   first_.assign(layout_.size(), 0.0f);
   second_.assign(layout_.size(), 0.0f);
   losses_.clear();
   checks_.clear();
-  if (options_.validate_every > 0) check_now();
+  if (is_check_due(0)) check_now();
 }
 
-void ButlerTrainer::fit(const std::function<void(double)>& progress) {
+std::vector<float> ButlerTrainer::fit(const std::function<void(double)>& progress) const {
   ButlerFit fit(layout_.geometry(), options_.mask.sink, run_);
   ButlerExample<float> example;
   const auto each = [&](int round, const auto& add) {
@@ -225,7 +273,7 @@ void ButlerTrainer::fit(const std::function<void(double)>& progress) {
   fit.solve_first();
   each(1, [&] { fit.add_second(example); });
   fit.solve_second();
-  parameters_ = layout_.flat(fit.weights());
+  return layout_.flat(fit.weights());
 }
 
 double ButlerTrainer::update_rate(size_t update) const {
@@ -238,13 +286,36 @@ double ButlerTrainer::update_rate(size_t update) const {
   return options_.learning_rate * (kLastRate + (1 - kLastRate) * cosine);
 }
 
+bool ButlerTrainer::is_check_due(size_t n_steps) const {
+  const bool is_turn = options_.validate_every > 0 && n_steps % options_.validate_every == 0;
+  return is_turn || n_steps >= options_.n_steps;
+}
+
 double ButlerTrainer::step() {
   QUIRE_CHECK(!parameters_.empty() && !is_done());
   const size_t number = n_steps_done();
+  // All that can be interrupted or run out of memory comes before the first change.
   examples_.resize(options_.batch);
   for (size_t i = 0; i < options_.batch; ++i) {
     show(kTrainingSalt, number * options_.batch + i, examples_[i]);
   }
+  if (is_check_due(number + 1)) show_validation();
+  const auto before = std::array{parameters_, first_, second_};
+  try {
+    losses_.push_back(static_cast<float>(updates()));
+  } catch (const Error&) {
+    parameters_ = before[0];
+    first_ = before[1];
+    second_ = before[2];
+    throw;
+  }
+  if (is_check_due(number + 1)) check_now();
+  return static_cast<double>(losses_.back());
+}
+
+// The mean loss of the step's updates, which it makes.
+double ButlerTrainer::updates() {
+  const size_t number = n_steps_done();
   const double factor = 1.0 / static_cast<double>(options_.batch);
   ButlerExample<float> part;
   double loss = 0;
@@ -256,24 +327,23 @@ double ButlerTrainer::step() {
       loss += factor * gradient_.add(part, parameters_.data(), factor, gradient.data());
       give_keys_back(example, part);
     }
+    if (!std::isfinite(static_cast<float>(loss))) fail_step(number, "loss");
     update(number * options_.updates + u, gradient);
   }
-  losses_.push_back(static_cast<float>(loss / static_cast<double>(options_.updates)));
-  const bool due = options_.validate_every > 0 && losses_.size() % options_.validate_every == 0;
-  if (due || is_done()) check_now();
-  return static_cast<double>(losses_.back());
+  if (!all_finite(parameters_)) fail_step(number, "update");
+  return loss / static_cast<double>(options_.updates);
 }
 
-// As numbers that a checkpoint keeps whole.
+// As a checkpoint keeps it.
 void ButlerTrainer::check_now() {
-  checks_.push_back({losses_.size(), validate(ButlerPooling::kNormalisedSum)});
-  checks_ = checks_of(numbers_of(checks_), geometry().n_layers - 1);
+  checks_.push_back(kept_check({losses_.size(), validate(ButlerPooling::kNormalisedSum)}));
 }
 
 void ButlerTrainer::update(size_t number, const std::vector<float>& gradient) {
   double squares = 0;
   for (const float value : gradient) squares += static_cast<double>(value) * static_cast<double>(value);
   const double norm = std::sqrt(squares);
+  if (!std::isfinite(norm)) fail_step(number / options_.updates, "gradient");
   const auto shrink = static_cast<float>(norm > options_.clip ? options_.clip / norm : 1.0);
   const double rate = update_rate(number);
   const auto count = static_cast<double>(number + 1);
@@ -293,58 +363,35 @@ void ButlerTrainer::update(size_t number, const std::vector<float>& gradient) {
 
 ButlerQuality ButlerTrainer::validate(ButlerPooling pooling) const {
   ButlerMeter meter(layout_, options_.mask, pooling, run_);
-  while (validation_examples_.size() < options_.n_validation) {
-    const size_t number = validation_examples_.size();
-    show(kValidationSalt, number, validation_examples_.emplace_back());
-  }
+  show_validation();
   for (const ButlerExample<float>& example : validation_examples_) meter.add(example, parameters_.data());
   return meter.quality();
 }
 
 void ButlerTrainer::save(const std::string& path) const {
-  SafetensorsWriter writer;
-  writer.add_text("format", "quire.butler-training");
-  writer.add_text("model", engine_.fingerprint());
-  writer.add_text("settings", settings());
-  const std::vector<float> checks = numbers_of(checks_);
-  writer.add("parameters", {layout_.size()}, parameters_, SafetensorsType::kF32);
-  writer.add("first_moments", {layout_.size()}, first_, SafetensorsType::kF32);
-  writer.add("second_moments", {layout_.size()}, second_, SafetensorsType::kF32);
-  writer.add("losses", {losses_.size()}, losses_, SafetensorsType::kF32);
-  writer.add("checks", {checks.size()}, checks, SafetensorsType::kF32);
-  write_file_atomically(path, writer.bytes());
+  save_checkpoint({engine_.fingerprint(), settings(), isa_, parameters_, first_, second_, losses_, checks_},
+                  path);
 }
 
 void ButlerTrainer::resume(const std::string& path) {
-  const SafetensorsFile file = SafetensorsFile::open(path);
-  const auto text = [&](const char* key) {
-    const auto found = file.metadata().find(key);
-    return found == file.metadata().end() ? std::string() : found->second;
-  };
-  if (text("format") != "quire.butler-training") throw Error(path + ": this is no checkpoint of a training");
-  if (text("model") != engine_.fingerprint()) throw Error(path + ": the training is of another model");
-  if (text("settings") != settings()) {
-    throw Error(path + ": the training had other options or texts: " + text("settings").substr(0, 400));
+  ButlerCheckpoint checkpoint =
+      load_checkpoint(path, engine_.fingerprint(), settings(), layout_.size(), geometry().n_layers);
+  const size_t n_done = checkpoint.losses.size();
+  std::vector<size_t> due, found;
+  for (size_t n = 0; n <= std::min(n_done, options_.n_steps); ++n) {
+    if (is_check_due(n)) due.push_back(n);
   }
-  const auto length = [&](const char* name) -> uint64_t {
-    const Safetensor* tensor = file.find(name);
-    return tensor == nullptr ? 0 : tensor->n_values;
-  };
-  const std::array<uint64_t, 1> all = {layout_.size()}, n_losses = {length("losses")},
-                                n_checks = {length("checks")};
-  const size_t per_check = 2 + (geometry().n_layers - 1) * kScoreNumbers;
-  if (n_losses[0] > options_.n_steps || n_checks[0] % per_check != 0) {
-    throw Error(path + ": the training's history is damaged");
-  }
-  parameters_ = file.read("parameters", all);
-  first_ = file.read("first_moments", all);
-  second_ = file.read("second_moments", all);
-  losses_ = file.read("losses", n_losses);
-  const std::vector<float> checks = file.read("checks", n_checks);
-  for (const float value : checks) {
-    if (!(value >= 0 && value < 1e9f)) throw Error(path + ": the training's history is damaged");
-  }
-  checks_ = checks_of(checks, geometry().n_layers - 1);
+  for (const ButlerCheck& check : checkpoint.checks) found.push_back(check.step);
+  if (n_done > options_.n_steps || found != due) throw Error(path + ": the training's history is damaged");
+  parameters_ = std::move(checkpoint.parameters);
+  first_ = std::move(checkpoint.first_moments);
+  second_ = std::move(checkpoint.second_moments);
+  losses_ = std::move(checkpoint.losses);
+  checks_ = std::move(checkpoint.checks);
+  isa_ = checkpoint.isa;
+  const std::string own = Engine::isa();
+  const std::string all = std::string("+").append(isa_).append("+");
+  if (all.find(std::string("+").append(own).append("+")) == std::string::npos) isa_.append("+").append(own);
 }
 
 }  // namespace quire

@@ -9,13 +9,14 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/engine.h"
 #include "policy/butler.h"
+#include "study/butler_checkpoint.h"
 #include "study/butler_example.h"
 #include "study/butler_gradient.h"
-#include "study/butler_quality.h"
 #include "study/haystack.h"
 
 namespace quire {
@@ -41,34 +42,41 @@ struct ButlerTraining {
   ButlerStart start = ButlerStart::kFitted;
   size_t n_start = 32;          // sequences that the start is fitted to
   size_t validate_every = 100;  // steps; 0: only at the end
-  size_t n_validation = 8;      // sequences
+  size_t n_validation = 8;      // sequences; fewer where that many would overlap
   size_t n_validation_rows = 64;
 
   // All that decides the result, for checkpoints: two that differ are not of one training.
   std::string text() const;
 };
 
-// A validation after so many steps.
-struct ButlerCheck {
-  size_t step = 0;
-  ButlerQuality quality;
-};
+// Throws Error for options that cannot be meant, or not for this model.
+void check_training(const Engine& engine, const ButlerTraining& options);
 
 class ButlerTrainer {
  public:
-  // `texts` to train on and `validation` text, in tokens. Throws Error for options that cannot be meant and
-  // texts that are too short. The engine outlives the trainer.
+  // `texts` to train on and `validation` text, in tokens. Throws Error for options that cannot be meant,
+  // texts that are too short, and what exceeds the machine's memory. The engine outlives the trainer.
   ButlerTrainer(Engine& engine, const ButlerTraining& options, std::vector<Tokens> texts, Tokens validation);
+
+  // Called before each sequence that the model is shown. What it throws ends start() or step(), which then
+  // have changed nothing.
+  void set_poll(std::function<void()> poll) { poll_ = std::move(poll); }
 
   // Either of these comes first. start() measures the model; `progress` gets the share of that.
   void start(const std::function<void(double share)>& progress = {});
   // Throws Error when the checkpoint is damaged or is of another model, text or options.
   void resume(const std::string& path);
   void save(const std::string& path) const;
+  // The instruction sets that have computed what there is, joined by +: the result is that of one alone only
+  // where there is one.
+  const std::string& isa() const { return isa_; }
+  // Options and texts in 16 hexadecimal digits, which say what a finished predictor was trained with.
+  std::string mark() const;
 
   size_t n_steps_done() const { return losses_.size(); }
   bool is_done() const { return n_steps_done() >= options_.n_steps; }
-  // Returns the loss, see study/butler_gradient.h, and validates where that is due.
+  // Returns the loss, see study/butler_gradient.h, and validates where that is due. Throws Error where loss
+  // or gradient are not finite, and then has changed nothing.
   double step();
 
   const ButlerGeometry& geometry() const { return layout_.geometry(); }
@@ -76,6 +84,11 @@ class ButlerTrainer {
   const std::vector<ButlerCheck>& checks() const { return checks_; }
   // Of the step's first update.
   double learning_rate(size_t step) const { return update_rate(step * options_.updates); }
+  // Sequences of a validation, and what they keep in memory.
+  size_t n_validation() const { return n_validation_; }
+  uint64_t validation_bytes() const;
+  // In all, besides the model.
+  uint64_t needed_bytes() const;
   ButlerQuality validate(ButlerPooling pooling) const;
   ButlerWeights weights() const { return layout_.weights(parameters_); }
 
@@ -83,9 +96,14 @@ class ButlerTrainer {
   std::string settings() const;
   Tokens sequence(uint64_t salt, size_t number) const;
   std::vector<size_t> choose_rows(uint64_t salt, size_t number, size_t n_tokens, size_t n) const;
+  size_t n_shown_rows() const;
   void show(uint64_t salt, size_t number, ButlerExample<float>& example) const;
-  void fit(const std::function<void(double)>& progress);
+  void show_validation() const;
+  void check_memory() const;
+  bool is_check_due(size_t n_steps) const;
+  std::vector<float> fit(const std::function<void(double)>& progress) const;
   void check_now();
+  double updates();
   double update_rate(size_t update) const;
   void update(size_t number, const std::vector<float>& gradient);
 
@@ -95,6 +113,9 @@ class ButlerTrainer {
   Tokens validation_;
   Tokens begin_;  // what a sequence begins with
   ButlerLayout layout_;
+  size_t n_validation_;
+  std::string isa_;
+  std::function<void()> poll_;
   ItemRunner run_;
   mutable ButlerTeacher teacher_;
   std::vector<ButlerExample<float>> examples_;                     // of the step

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -62,6 +63,23 @@ TEST_F(AtomicFiles, InPiecesAndOnlyWhenCommitted) {
   }
   EXPECT_EQ(read(folder / "a"), "new text");
   EXPECT_EQ(n_entries(), 1u);
+}
+
+// What a killed process with the same number left behind is neither in the way nor touched.
+TEST_F(AtomicFiles, LeftOversOfTheSameNumberArePassedOver) {
+  const std::string prefix = (folder / "a").string() + ".new-" + std::to_string(::getpid()) + "-";
+  std::string first;
+  {
+    const AtomicFile probe((folder / "a").string());
+    first = fs::directory_iterator(folder)->path().string();
+  }
+  ASSERT_EQ(first.substr(0, prefix.size()), prefix);
+  const uint64_t next = std::stoull(first.substr(prefix.size())) + 1;
+  for (uint64_t i = next; i < next + 3; ++i) std::ofstream(prefix + std::to_string(i)) << "left over";
+  write(folder / "a", "new");
+  EXPECT_EQ(read(folder / "a"), "new");
+  for (uint64_t i = next; i < next + 3; ++i) EXPECT_EQ(read(prefix + std::to_string(i)), "left over");
+  EXPECT_EQ(n_entries(), 4u);
 }
 
 }  // namespace

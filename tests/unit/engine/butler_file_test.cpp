@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <limits>
 
@@ -128,10 +129,45 @@ TEST_F(ButlerFile, DamageIsRefused) {
 
 TEST_F(ButlerFile, ValuesThatAreNoNumbersAreRefused) {
   ButlerWeights weights = numbered(small());
-  weights.producers[1].out[7] = std::numeric_limits<float>::quiet_NaN();
-  const auto bytes = encode_butler(weights, kModel, SafetensorsType::kBF16);
+  constexpr float kMark = 12345.5f;
+  weights.producers[1].out[7] = kMark;
+  std::vector<std::byte> bytes = encode_butler(weights, kModel, SafetensorsType::kF32);
+  const auto mark = std::as_bytes(std::span(&kMark, 1));
+  const auto at = std::search(bytes.begin(), bytes.end(), mark.begin(), mark.end());
+  ASSERT_NE(at, bytes.end());
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  std::copy_n(std::as_bytes(std::span(&nan, 1)).begin(), sizeof nan, at);
   EXPECT_NE(error_of(bytes, small()).find("producer.1.out holds a value that is no finite number"),
             std::string::npos);
+}
+
+// Also what rounding makes infinite.
+TEST_F(ButlerFile, ValuesThatAreNoNumbersAreNotWritten) {
+  const std::string path = folder / "b.safetensors";
+  save_butler(numbered(small()), kModel, path, SafetensorsType::kBF16);
+  const auto refused = [&](float value, SafetensorsType type) {
+    ButlerWeights weights = numbered(small());
+    weights.projections[5].back() = value;
+    try {
+      save_butler(weights, kModel, path, type);
+      ADD_FAILURE() << value;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("layer.6.projection"), std::string::npos) << error.what();
+    }
+  };
+  refused(std::numeric_limits<float>::quiet_NaN(), SafetensorsType::kBF16);
+  refused(-std::numeric_limits<float>::infinity(), SafetensorsType::kF32);
+  refused(std::numeric_limits<float>::max(), SafetensorsType::kBF16);
+  refused(1e5f, SafetensorsType::kF16);
+  expect_equal(load_butler(path, kModel, small()), numbered(small()));
+  EXPECT_NO_THROW((void)encode_butler(numbered(small()), kModel, SafetensorsType::kF16));
+}
+
+TEST_F(ButlerFile, FurtherMetadataIsKeptAndNotLookedAt) {
+  const std::string path = folder / "b.safetensors";
+  save_butler(numbered(small()), kModel, path, SafetensorsType::kBF16, {{"steps", "12"}});
+  EXPECT_EQ(SafetensorsFile::open(path).metadata().find("steps")->second, "12");
+  expect_equal(load_butler(path, kModel, small()), numbered(small()));
 }
 
 TEST(ButlerGeometryOf, IsTheModels) {
