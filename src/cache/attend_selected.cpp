@@ -17,6 +17,8 @@ void Cache::predict(Worker& worker, size_t layer, const float* input) {
   if (worker.rank() != 0) return;
   stats_.predictions.predictor_calls += counts.predictor_calls;
   stats_.predictions.neighbour_rows += counts.neighbour_rows;
+  stats_.predictions.weight_bytes += counts.weight_bytes;
+  stats_.bytes_read += counts.weight_bytes;
   if (observer_ != nullptr) observer_->named(layer + 1, selector_->predicted(layer));
 }
 

@@ -358,7 +358,7 @@ size_t Cache::span_tokens(size_t n_new) const {
 }
 
 uint64_t Cache::size_bytes() const {
-  return store_.size_bytes() + (dropping_ ? dropping_->size_bytes() : 0) +
+  return store_.size_bytes() + selector_->size_bytes() + (dropping_ ? dropping_->size_bytes() : 0) +
          (reserving_ ? reserving_->size_bytes() : 0);
 }
 

@@ -14,6 +14,12 @@ namespace {
 LayerLayout layer_layout(const Recipe& recipe, size_t layer, size_t n_kv_heads, size_t head_dim) {
   LayerLayout layout;
   const size_t digest = digest_bytes(recipe.select, layer, recipe.key_format, head_dim);
+  if (digest > 0) {
+    layout.clear_digest = [select = recipe.select, format = recipe.key_format, head_dim](size_t n_rows,
+                                                                                         std::byte* bytes) {
+      clear_digest(select, format, head_dim, n_rows, bytes);
+    };
+  }
   layout.open = {n_kv_heads, head_dim, recipe.key_format, recipe.value_format, digest};
   layout.sealed = {n_kv_heads, head_dim, recipe.keys, recipe.values, digest};
   layout.seals = recipe.seals();

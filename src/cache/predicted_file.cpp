@@ -1,11 +1,18 @@
 #include "cache/predicted_file.h"
 
+#include <array>
+
 #include "policy/select_butler.h"
 
 namespace quire {
 
 uint64_t butler_hash(const ButlerWeights& weights) {
   Checksum hash;
+  // The same values in other places are another predictor.
+  const ButlerGeometry& g = weights.geometry;
+  const std::array<uint64_t, 8> shape = {g.n_layers, g.n_heads, g.n_kv_heads, g.head_dim,
+                                         g.width,    g.stride,  g.dim,        g.hidden};
+  hash.add(std::as_bytes(std::span(shape)));
   const auto add = [&](const std::vector<float>& values) { hash.add(std::as_bytes(std::span(values))); };
   for (const ButlerProducer& producer : weights.producers) {
     for (const auto* part : {&producer.norm_weight, &producer.norm_bias, &producer.in, &producer.out})

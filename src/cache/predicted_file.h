@@ -11,6 +11,7 @@
 
 namespace quire {
 
+// Of the geometry and all weights.
 uint64_t butler_hash(const ButlerWeights& weights);
 
 std::vector<uint64_t> predicted_values(const Cache& cache);

@@ -40,6 +40,7 @@ struct ModelFacts {
   std::shared_ptr<const KeyBiases> key_biases = nullptr;
   std::shared_ptr<const RopeFrequencies> rope_frequencies = nullptr;  // what keep=window turns queries by
   std::shared_ptr<const ButlerWeights> butler = nullptr;              // the trained predictor
+  size_t width = 0;  // of the residual stream, which the predictor reads; 0: not known
 };
 
 // The frames and tables of one recipe. Immutable, shared by a cache and its forks. A row's code depends on

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <vector>
 
 #include "base/error.h"
@@ -22,13 +23,23 @@ std::vector<std::string> butler_files(const std::string& folder) {
   return paths;
 }
 
+// A file that cannot be read as what it should be may still name the model where its header is, or was.
+bool names_model(const std::string& path, std::string_view fingerprint) {
+  constexpr size_t kHeaderBytes = size_t{1} << 16;
+  std::ifstream file(path, std::ios::binary);
+  std::string head(kHeaderBytes, '\0');
+  file.read(head.data(), static_cast<std::streamsize>(head.size()));
+  head.resize(static_cast<size_t>(file.gcount()));
+  return head.find('"' + std::string(fingerprint) + '"') != std::string::npos;
+}
+
 bool is_of_model(const std::string& path, std::string_view fingerprint) {
   try {
     const SafetensorsFile file = SafetensorsFile::open(path);
     const auto model = file.metadata().find("model");
     return model != file.metadata().end() && model->second == fingerprint;
   } catch (const Error&) {
-    return false;
+    return names_model(path, fingerprint);
   }
 }
 

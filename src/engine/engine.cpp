@@ -155,7 +155,7 @@ Cache Engine::make_cache(const Recipe& recipe, PagePool& pool) {
           pool,
           {recipe.needs_calibration() ? calibration() : nullptr, model_.key_biases(),
            std::make_shared<const RopeFrequencies>(model_.rope_frequencies()),
-           recipe.needs_butler() ? butler() : nullptr}};
+           recipe.needs_butler() ? butler() : nullptr, config().width}};
 }
 
 void Engine::forward(std::span<const int32_t> tokens, Cache& cache, Workspace& workspace,

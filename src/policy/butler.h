@@ -45,6 +45,10 @@ struct ButlerGeometry {
   }
   size_t query_values(size_t producer) const { return n_slots(producer) * n_heads * dim; }
   size_t n_parameters() const;
+  // Of these, the producer's.
+  size_t producer_parameters(size_t producer) const {
+    return 2 * width + hidden * width + query_values(producer) * hidden;
+  }
 };
 
 struct ButlerProducer {
@@ -58,6 +62,9 @@ struct ButlerWeights {
   std::vector<ButlerProducer> producers;
   // Of layer 1 on: [layer - 1] -> [n_kv_heads][head_dim][dim].
   std::vector<std::vector<float>> projections;
+
+  // Whether the geometry is one that there can be, and every vector has the length that it says.
+  bool is_whole() const;
 
   // All zero but for norm_weight, which is one.
   static ButlerWeights zeros(const ButlerGeometry& geometry);

@@ -1,9 +1,7 @@
 #include "policy/butler_predictor.h"
 
 #include <cmath>
-#include <utility>
 
-#include "base/error.h"
 #include "kernels/ops.h"
 
 namespace quire {
@@ -18,19 +16,6 @@ void multiply_rows(const float* x, size_t columns, const float* rows, size_t n, 
 }
 
 }  // namespace
-
-ButlerPredictor::ButlerPredictor(std::shared_ptr<const ButlerWeights> weights)
-    : weights_(std::move(weights)) {
-  const ButlerGeometry& g = geometry();
-  for (const std::vector<float>& layer : weights_->projections) {
-    std::vector<float>& turned = projections_.emplace_back(layer.size());
-    for (size_t i = 0; i < layer.size(); ++i) {
-      const size_t head = i / (g.head_dim * g.dim);
-      const size_t d = i / g.dim % g.head_dim;
-      turned[(head * g.dim + i % g.dim) * g.head_dim + d] = layer[i];
-    }
-  }
-}
 
 void ButlerPredictor::normalise(size_t producer, const float* input, float* out) const {
   const ButlerProducer& own = weights_->producers[producer];

@@ -2,21 +2,22 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
-#include <vector>
+#include <utility>
 
 #include "policy/butler.h"
 
 namespace quire {
 
-// Immutable, shared by all sequences of a cache and its forks. Values of a row do not depend on which others
-// are asked for with it.
+// Immutable; the weights are those of the model, whoever uses them. Values of a row do not depend on which
+// others are asked for with it.
 class ButlerPredictor {
  public:
   // Rows of a product that are computed together.
   static constexpr size_t kRows = 16;
 
-  explicit ButlerPredictor(std::shared_ptr<const ButlerWeights> weights);
+  explicit ButlerPredictor(std::shared_ptr<const ButlerWeights> weights) : weights_(std::move(weights)) {}
 
   const ButlerGeometry& geometry() const { return weights_->geometry; }
 
@@ -27,15 +28,18 @@ class ButlerPredictor {
   // The same of the importance queries [slot][query head][dim], divided by sqrt(dim).
   void queries(size_t producer, const float* hidden, size_t first, size_t last, float* out) const;
 
-  // P of a layer from 1 on, transposed: [dim][head_dim].
+  // P of a layer from 1 on: [head_dim][dim].
   const float* projection(size_t layer, size_t kv_head) const {
     const ButlerGeometry& g = geometry();
-    return projections_[layer - 1].data() + kv_head * g.dim * g.head_dim;
+    return weights_->projections[layer - 1].data() + kv_head * g.head_dim * g.dim;
+  }
+  // Of the weights that a call of all these for a producer reads.
+  uint64_t weight_bytes(size_t producer) const {
+    return geometry().producer_parameters(producer) * sizeof(float);
   }
 
  private:
   std::shared_ptr<const ButlerWeights> weights_;
-  std::vector<std::vector<float>> projections_;  // [layer - 1] -> [kv_head][dim][head_dim]
 };
 
 }  // namespace quire

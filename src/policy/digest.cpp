@@ -15,4 +15,14 @@ size_t digest_bytes(const PolicyChoice& select, size_t layer, Format key_format,
   }
 }
 
+void clear_digest(const PolicyChoice& select, Format key_format, size_t head_dim, size_t n_rows,
+                  std::byte* digest) {
+  switch (select.policy) {
+    case Policy::kQuest: return clear_bounds(select.number("page"), key_format, head_dim, n_rows, digest);
+    case Policy::kDoubleSparse: return clear_labels(LabelLayout(select, head_dim), n_rows, digest);
+    case Policy::kButler: return clear_projected(ProjectedLayout(select), n_rows, digest);
+    default: return;
+  }
+}
+
 }  // namespace quire

@@ -33,6 +33,62 @@ void best_log_probabilities(const float* scores, size_t n_tiles, size_t group, s
   }
 }
 
+namespace {
+
+// scores [n_tiles][group][64] -> sums [n_tiles * 64]
+void sum_probabilities(const float* scores, size_t n_tiles, size_t group, std::vector<float>& sums) {
+  const size_t n_values = group * kPageTokens;
+  std::vector<float> tile(n_values);
+  std::vector<float> m(group, kNoScore);
+  std::vector<float> l(group, 0.0f);
+  std::vector<float> correction(group);
+  const std::vector<uint64_t> masks(group, ~uint64_t{0});
+  const auto weigh = [&](size_t i, std::vector<float>& sum_of) {
+    std::copy_n(scores + i * n_values, n_values, tile.begin());
+    ops().softmax(tile.data(), masks.data(), static_cast<int>(group), m.data(), sum_of.data(),
+                  correction.data());
+  };
+  for (size_t i = 0; i < n_tiles; ++i) weigh(i, l);
+  sums.assign(n_tiles * kPageTokens, 0.0f);
+  std::vector<float> unused(group);
+  for (size_t i = 0; i < n_tiles; ++i) {
+    weigh(i, unused);  // m is the largest of all by now
+    for (size_t h = 0; h < group; ++h) {
+      if (!std::isfinite(m[h]) || !(l[h] > 0)) continue;
+      const float* own = tile.data() + h * kPageTokens;
+      float* to = sums.data() + i * kPageTokens;
+      for (size_t t = 0; t < kPageTokens; ++t) to[t] += own[t] / l[h];
+    }
+  }
+}
+
+}  // namespace
+
+void values_by_sum(const float* scores, size_t n_tiles, size_t group, std::vector<float>& values) {
+  sum_probabilities(scores, n_tiles, group, values);
+  const auto is_there = [&](size_t i) {
+    const float* own = scores + i / kPageTokens * group * kPageTokens + i % kPageTokens;
+    bool there = false;
+    for (size_t h = 0; h < group; ++h) there = there || own[h * kPageTokens] > kNoScore;
+    return there;
+  };
+  bool underflows = false;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (values[i] > 0) continue;
+    if (is_there(i)) {
+      underflows = true;
+    } else {
+      values[i] = kNoScore;
+    }
+  }
+  if (!underflows) return;
+  std::vector<float> best;
+  best_log_probabilities(scores, n_tiles, group, best);
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = std::max(best[i], values[i] > 0 ? std::log(values[i]) : kNoScore);
+  }
+}
+
 void prefer_kept(const LayerView& view, size_t kv_head, std::vector<float>& values) {
   if (view.kept == nullptr) return;
   const uint32_t* positions = view.kept->positions.data() + kv_head * view.kept->n;

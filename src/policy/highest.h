@@ -21,6 +21,10 @@ constexpr float kCertain = std::numeric_limits<float>::infinity();
 // scales; their probabilities are on one.
 void best_log_probabilities(const float* scores, size_t n_tiles, size_t group, std::vector<float>& best);
 
+// The same by the sum over the heads of their probabilities: values [n_tiles * 64] that are in the order of
+// the sums, where these are too small for a number too. Heads that have no finite highest score say nothing.
+void values_by_sum(const float* scores, size_t n_tiles, size_t group, std::vector<float>& values);
+
 // Calls choose(i) for the n_wanted highest of the values (all of them, if there are fewer), of equal ones for
 // the last; `room` is scratch.
 template <typename Choose>

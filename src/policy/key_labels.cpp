@@ -116,6 +116,16 @@ void write_labels(const LabelLayout& layout, std::span<const uint16_t> channels,
   }
 }
 
+void clear_labels(const LabelLayout& layout, size_t first, std::byte* digest) {
+  for (size_t token = first; token < kTokensPerPage; ++token) {
+    put_half(digest, token, 0);
+    put_half(digest + layout.zeros_offset(), token, 0);
+    for (size_t j = 0; j < layout.n_channels; ++j) {
+      put_code(layout, digest + layout.codes_offset() + j * layout.channel_bytes(), token, 0);
+    }
+  }
+}
+
 // q . (zero + step * codes) = zero * sum of q + step * (q . codes)
 void score_labels(const LabelLayout& layout, const float* q, size_t group, const std::byte* digest,
                   std::vector<float>& room, float* scores) {

@@ -54,6 +54,9 @@ std::vector<uint16_t> strongest_channels(std::span<const double> weights, size_t
 void write_labels(const LabelLayout& layout, std::span<const uint16_t> channels, Format format,
                   const std::byte* keys, size_t first, size_t n, std::byte* digest);
 
+// Labels of the tokens from `first` on become zeros; the channels stay.
+void clear_labels(const LabelLayout& layout, size_t first, std::byte* digest);
+
 // The estimate of q . k by the channels alone, for all 64 lanes: q [group][n_channels] -> scores [group][64].
 // `room` is scratch.
 void score_labels(const LabelLayout& layout, const float* q, size_t group, const std::byte* digest,

@@ -19,13 +19,15 @@ class Worker;
 struct PredictionCounts {
   uint64_t predictor_calls = 0;
   uint64_t neighbour_rows = 0;  // named for standing beside others, summed over layers and KV heads
+  uint64_t weight_bytes = 0;    // of the predictor's weights that were read
 };
 
 // What a step saw, handed to the policies after it.
 struct StepStats {
-  uint64_t n_tokens = 0;    // in the cache after the step
-  uint64_t rows_read = 0;   // key rows attended to, summed over layers and KV heads
-  uint64_t bytes_read = 0;  // bytes of the cache that these rows and any index took
+  uint64_t n_tokens = 0;   // in the cache after the step
+  uint64_t rows_read = 0;  // key rows attended to, summed over layers and KV heads
+  // Bytes of the cache that these rows and any index took, and of the weights of what names rows ahead.
+  uint64_t bytes_read = 0;
   // Where a selection was measured (Cache::measure_mass): the share of the attention mass on the rows read,
   // summed over so many layers and query heads.
   double mass_sum = 0;
@@ -94,6 +96,8 @@ class Selector {
   // What a sequence must know beside its pages to go on as if it had never been kept elsewhere.
   virtual std::vector<uint64_t> state(size_t /*n_tokens*/) const { return {}; }
   virtual void restore_state(size_t /*n_tokens*/, std::span<const uint64_t>) {}
+  // Bytes that it holds for the sequence beside its pages, from one step to the next.
+  virtual uint64_t size_bytes() const { return 0; }
 };
 
 // Reads everything.

@@ -22,18 +22,27 @@ struct ProjectedLayout {
 
   size_t dim;  // d'
   bool is_int8;
+  // Rows whose keys are projected together, a whole batch at a time: a power of two that divides a page, and
+  // that `local` rows cover.
+  size_t batch;
 
   size_t keys_offset() const { return is_int8 ? kTokensPerPage * sizeof(uint16_t) : 0; }
   size_t value_bytes() const { return is_int8 ? 1 : 2; }
   size_t digest_bytes() const { return keys_offset() + kTokensPerPage * dim * value_bytes(); }
   // Of one row's own values and scale.
   size_t row_bytes() const { return digest_bytes() / kTokensPerPage; }
+  // Of so many tokens, those whose batch is whole.
+  size_t n_projected(size_t n_tokens) const { return n_tokens / batch * batch; }
 };
 
 // keys: of an open page [head_dim][64] in `format`; its tokens first..first + n - 1 times projection
-// [dim][head_dim] -> the digest. `room` is scratch.
+// [head_dim][dim] -> the digest. `room` is scratch. A value is a plain sum in the order of the channels, so
+// that the bytes are the same on every instruction set.
 void project_keys(const ProjectedLayout& layout, const float* projection, size_t head_dim, Format format,
                   const std::byte* keys, size_t first, size_t n, std::vector<float>& room, std::byte* digest);
+
+// Of a page that holds n_rows rows: keys of batches that these do not fill become zeros.
+void clear_projected(const ProjectedLayout& layout, size_t n_rows, std::byte* digest);
 
 // q [group][dim] -> scores [group][64] of all lanes. `next`: the digest read after this one, a hint.
 void score_projected(const ProjectedLayout& layout, const float* q, size_t group, const std::byte* digest,

@@ -1,13 +1,12 @@
 #include "policy/select_butler.h"
 
 #include <algorithm>
-#include <bit>
+#include <cmath>
 #include <optional>
 #include <utility>
 
 #include "base/error.h"
 #include "base/team.h"
-#include "kernels/ops.h"
 #include "policy/butler_predictor.h"
 #include "policy/highest.h"
 #include "policy/projected_keys.h"
@@ -30,36 +29,22 @@ struct Shares {
   size_t named;
 };
 
+// The rows first..last - 1, all of them projected, of which so many are to be named.
+struct Candidates {
+  size_t first;
+  size_t last;
+  size_t n_named;
+
+  size_t first_page() const { return first / kTokensPerPage; }
+  size_t end_page() const { return pages_for(last); }
+};
+
 // The highest score of any head: scores [n_tiles][group][64] -> best [n_tiles * 64].
 void best_scores(const float* scores, size_t n_tiles, size_t group, std::vector<float>& best) {
   best.assign(n_tiles * kTokensPerPage, kNoScore);
   for (size_t i = 0; i < n_tiles * group * kTokensPerPage; ++i) {
     float& to = best[i / (group * kTokensPerPage) * kTokensPerPage + i % kTokensPerPage];
     to = scores[i] > to ? scores[i] : to;  // what is no number stays out
-  }
-}
-
-// The sum over the heads of the probabilities, each head's scores taken as those of one softmax.
-void summed_probabilities(const float* scores, size_t n_tiles, size_t group, std::vector<float>& sums) {
-  const size_t n_values = group * kTokensPerPage;
-  const std::vector<uint64_t> masks(group, ~uint64_t{0});
-  std::vector<float> tile(n_values);
-  std::vector<float> m(group, kNoScore);
-  std::vector<float> l(group, 0.0f);
-  std::vector<float> correction(group);
-  const auto weigh = [&](size_t i, std::vector<float>& sum_of) {
-    std::copy_n(scores + i * n_values, n_values, tile.begin());
-    ops().softmax(tile.data(), masks.data(), static_cast<int>(group), m.data(), sum_of.data(),
-                  correction.data());
-  };
-  for (size_t i = 0; i < n_tiles; ++i) weigh(i, l);
-  sums.assign(n_tiles * kTokensPerPage, 0.0f);
-  std::vector<float> unused(group);
-  for (size_t i = 0; i < n_tiles; ++i) {
-    weigh(i, unused);  // m is the largest of all by now
-    for (size_t j = 0; j < n_values; ++j) {
-      sums[i * kTokensPerPage + j % kTokensPerPage] += tile[j] / l[j / kTokensPerPage];
-    }
   }
 }
 
@@ -72,10 +57,9 @@ class SelectButler : public Selector {
         interval_(choice.number("interval")),
         adds_neighbours_(choice.number("neighbours") == 1),
         pooling_(static_cast<Pooling>(choice.number("heads"))),
-        batch_(std::bit_floor(std::min(n_local_, kTokensPerPage))),
         layout_(choice),
-        predictor_(std::make_shared<const ButlerPredictor>(std::move(weights))),
-        named_(predictor_->geometry().n_layers, Selection::all()) {}
+        predictor_(std::move(weights)),
+        named_(predictor_.geometry().n_layers, Selection::all()) {}
 
   std::unique_ptr<Selector> copy() const override { return std::make_unique<SelectButler>(*this); }
 
@@ -93,20 +77,24 @@ class SelectButler : public Selector {
   }
 
   uint64_t digest_bytes_read(const LayerView& view) const override {
-    if (!due_ || shares_of(view.n_tokens).named == 0) return 0;
-    return n_projected(view.n_tokens - 1) * layout_.row_bytes();
+    if (!due_) return 0;
+    const Candidates candidates = candidates_of(view.n_tokens);
+    if (candidates.n_named == 0) return 0;
+    const size_t last =
+        std::min(candidates.end_page() * kTokensPerPage, layout_.n_projected(view.n_tokens - 1));
+    return (last - candidates.first_page() * kTokensPerPage) * layout_.row_bytes();
   }
 
   // Whole batches, page by page.
   void append(Store& store, size_t layer, size_t kv_head, size_t first, size_t n) override {
     if (layer == 0) return;
     const LayerView view = store.view(layer, first + n);
-    const size_t end = n_projected(first + n);
+    const size_t end = layout_.n_projected(first + n);
     std::vector<float> room;
-    for (size_t begin = n_projected(first); begin < end;) {
+    for (size_t begin = layout_.n_projected(first); begin < end;) {
       const size_t page = begin / kTokensPerPage;
       const size_t count = std::min(end, (page + 1) * kTokensPerPage) - begin;
-      project_keys(layout_, predictor_->projection(layer, kv_head), view.layout->head_dim,
+      project_keys(layout_, predictor_.projection(layer, kv_head), view.layout->head_dim,
                    view.layout->key_format, view.keys(kv_head, page), begin % kTokensPerPage, count, room,
                    store.open_digest(layer, kv_head, page));
       begin += count;
@@ -119,44 +107,44 @@ class SelectButler : public Selector {
     sparse_ = goes_on && budget_.of(n_tokens + 1) < n_tokens + 1;
     due_ = sparse_ && (!named_at_ || n_tokens - *named_at_ >= interval_);
     if (due_) named_at_ = n_tokens;
-    if (due_ || !named_at_) std::fill(named_.begin(), named_.end(), Selection::all());
+    if (due_ || !named_at_) forget_named();
     was_single_ = n_new == 1;
     n_expected_ = n_tokens + n_new;
   }
 
   bool predicts(size_t layer) const override {
-    const ButlerGeometry& g = predictor_->geometry();
+    const ButlerGeometry& g = predictor_.geometry();
     return due_ && layer % g.stride == 0 && layer + 1 < g.n_layers;
   }
 
   PredictionCounts predict(Worker& worker, const Store& store, size_t layer, const float* input) override {
-    const ButlerGeometry& g = predictor_->geometry();
+    const ButlerGeometry& g = predictor_.geometry();
     const size_t producer = layer / g.stride;
     const size_t n_items = g.n_slots(producer) * g.n_kv_heads;
     if (worker.rank() == 0) begin_prediction(store, producer, n_items);
     std::vector<float> normed(g.width);
-    predictor_->normalise(producer, input, normed.data());  // each member for itself, as it is short
+    predictor_.normalise(producer, input, normed.data());  // each member for itself, as it is short
     worker.barrier();
     const auto rows = static_cast<int64_t>(ButlerPredictor::kRows);
     worker.share(static_cast<int64_t>(g.hidden), rows, [&](int64_t first, int64_t last) {
-      predictor_->hidden(producer, normed.data(), static_cast<size_t>(first), static_cast<size_t>(last),
-                         hidden_.data());
+      predictor_.hidden(producer, normed.data(), static_cast<size_t>(first), static_cast<size_t>(last),
+                        hidden_.data());
     });
     worker.share(static_cast<int64_t>(g.query_values(producer)), rows, [&](int64_t first, int64_t last) {
-      predictor_->queries(producer, hidden_.data(), static_cast<size_t>(first), static_cast<size_t>(last),
-                          queries_.data());
+      predictor_.queries(producer, hidden_.data(), static_cast<size_t>(first), static_cast<size_t>(last),
+                         queries_.data());
     });
     worker.share(static_cast<int64_t>(n_items), 1, [&](int64_t item, int64_t) {
       const auto i = static_cast<size_t>(item);
       n_neighbours_[i] = name_rows(store, layer, i / g.n_kv_heads, i % g.n_kv_heads);
     });
-    PredictionCounts counts{1, 0};
+    PredictionCounts counts{1, 0, predictor_.weight_bytes(producer)};
     for (size_t i = 0; i < n_items; ++i) counts.neighbour_rows += n_neighbours_[i];
     return counts;
   }
 
   std::span<const Selection> predicted(size_t layer) const override {
-    const ButlerGeometry& g = predictor_->geometry();
+    const ButlerGeometry& g = predictor_.geometry();
     return std::span(named_).subspan(layer + 1, g.n_slots(layer / g.stride));
   }
 
@@ -165,7 +153,7 @@ class SelectButler : public Selector {
     const bool named = named_at_ && !named_[1].is_all();
     std::vector<uint64_t> values = {was_single_, named ? *named_at_ + 1 : 0};
     for (size_t layer = 1; named && layer < named_.size(); ++layer) {
-      for (size_t i = 0; i < predictor_->geometry().n_kv_heads * pages_for(*named_at_); ++i) {
+      for (size_t i = 0; i < predictor_.geometry().n_kv_heads * pages_for(*named_at_); ++i) {
         values.push_back(named_[layer].word(i / pages_for(*named_at_), i % pages_for(*named_at_)));
       }
     }
@@ -176,11 +164,11 @@ class SelectButler : public Selector {
     n_expected_ = n_tokens;
     was_single_ = values[0] != 0;
     named_at_.reset();
-    std::fill(named_.begin(), named_.end(), Selection::all());
+    forget_named();
     if (values[1] == 0) return;
     named_at_ = values[1] - 1;
     const size_t n_pages = pages_for(*named_at_);
-    const size_t n_heads = predictor_->geometry().n_kv_heads;
+    const size_t n_heads = predictor_.geometry().n_kv_heads;
     values = values.subspan(kStateHeader);
     for (size_t layer = 1; layer < named_.size(); ++layer, values = values.subspan(n_heads * n_pages)) {
       named_[layer] = Selection(n_heads, n_pages);
@@ -188,6 +176,12 @@ class SelectButler : public Selector {
         named_[layer].mark_word(i / n_pages, i % n_pages, values[i]);
       }
     }
+  }
+
+  uint64_t size_bytes() const override {
+    uint64_t total = 0;
+    for (const Selection& named : named_) total += named.size_bytes();
+    return total;
   }
 
  private:
@@ -199,10 +193,20 @@ class SelectButler : public Selector {
     return {sinks, local, n_rows - local - sinks};
   }
 
-  size_t n_projected(size_t n_tokens) const { return n_tokens / batch_ * batch_; }
+  // As in training: what is neither a sink nor local.
+  Candidates candidates_of(size_t n_tokens) const {
+    const Shares shares = shares_of(n_tokens);
+    const size_t last = n_tokens - shares.local;
+    return {shares.sinks, last, last > shares.sinks ? shares.named : 0};
+  }
+
+  // And gives the memory back.
+  void forget_named() {
+    for (Selection& named : named_) named = Selection::all();
+  }
 
   void begin_prediction(const Store& store, size_t producer, size_t n_items) {
-    const ButlerGeometry& g = predictor_->geometry();
+    const ButlerGeometry& g = predictor_.geometry();
     hidden_.resize(g.hidden);
     queries_.resize(g.query_values(producer));
     n_neighbours_.assign(n_items, 0);
@@ -214,53 +218,68 @@ class SelectButler : public Selector {
 
   // Of one KV head of a layer that the producer serves; how many are there as neighbours.
   size_t name_rows(const Store& store, size_t producer_layer, size_t slot, size_t kv_head) {
-    const ButlerGeometry& g = predictor_->geometry();
+    const ButlerGeometry& g = predictor_.geometry();
     const size_t layer = producer_layer + 1 + slot;
     const size_t n_tokens = store.n_tokens();
-    const Shares shares = shares_of(n_tokens + 1);
-    const size_t last = n_tokens + 1 - shares.local;  // behind the candidates, which are all projected
-    if (shares.named == 0 || last <= shares.sinks) return 0;
+    const Candidates candidates = candidates_of(n_tokens + 1);
+    if (candidates.n_named == 0) return 0;
     const size_t group = g.n_heads / g.n_kv_heads;
     const LayerView view = store.view(layer, n_tokens);
+    const float* q = queries_.data() + (slot * g.n_heads + kv_head * group) * g.dim;
     std::vector<float> values;
     std::vector<float> room;
-    score_rows(view, kv_head, group, queries_.data() + (slot * g.n_heads + kv_head * group) * g.dim, values,
-               room);
-    prefer_kept(view, kv_head, values);
-    std::fill(values.begin(), values.begin() + static_cast<ptrdiff_t>(shares.sinks), kNoScore);
-    values.resize(last);
+    value_rows(view, kv_head, group, q, candidates, values, room);
     std::vector<size_t> chosen;
-    choose_highest(values, shares.named, room, [&](size_t token) { chosen.push_back(token); });
+    choose_highest(values, candidates.n_named, room, [&](size_t token) { chosen.push_back(token); });
     size_t n_added = 0;
     if (adds_neighbours_) {
       std::reverse(chosen.begin(), chosen.end());
       const size_t n_own = chosen.size();
-      chosen = with_neighbours(chosen, last, 2 * shares.named);
+      chosen = with_neighbours(chosen, candidates.last, 2 * candidates.n_named);
       n_added = chosen.size() - n_own;
     }
     for (const size_t token : chosen) named_[layer].mark(kv_head, token);
     return n_added;
   }
 
-  // The estimates of all projected rows: q [group][dim] -> values [page * 64], the best of any head.
-  void score_rows(const LayerView& view, size_t kv_head, size_t group, const float* q,
-                  std::vector<float>& values, std::vector<float>& room) const {
-    const size_t n = n_projected(view.n_tokens);
-    const size_t n_pages = pages_for(n);
-    const size_t tile = group * kTokensPerPage;
-    std::vector<float> scores(n_pages * tile);
-    for (size_t page = 0; page < n_pages; ++page) {
-      const std::byte* next = page + 1 < n_pages ? view.digest(kv_head, page + 1) : nullptr;
-      score_projected(layout_, q, group, view.digest(kv_head, page), next, room, scores.data() + page * tile);
-    }
-    for (size_t h = 0; h < group && n % kTokensPerPage != 0; ++h) {
-      float* own = scores.data() + (n_pages - 1) * tile + h * kTokensPerPage;
-      std::fill(own + n % kTokensPerPage, own + kTokensPerPage, kNoScore);
-    }
+  // What rows are chosen by: q [group][dim] -> values [candidates.last], kNoScore before the first.
+  void value_rows(const LayerView& view, size_t kv_head, size_t group, const float* q,
+                  const Candidates& candidates, std::vector<float>& values, std::vector<float>& room) const {
+    std::vector<float> scores;
+    score_rows(view, kv_head, group, q, candidates, scores, room);
+    const size_t n_tiles = candidates.end_page() - candidates.first_page();
     switch (pooling_) {
-      case Pooling::kSum: return summed_probabilities(scores.data(), n_pages, group, values);
-      case Pooling::kProbability: return best_log_probabilities(scores.data(), n_pages, group, values);
-      case Pooling::kScore: return best_scores(scores.data(), n_pages, group, values);
+      case Pooling::kSum: values_by_sum(scores.data(), n_tiles, group, values); break;
+      case Pooling::kProbability: best_log_probabilities(scores.data(), n_tiles, group, values); break;
+      case Pooling::kScore: best_scores(scores.data(), n_tiles, group, values); break;
+    }
+    values.insert(values.begin(), candidates.first_page() * kTokensPerPage, kNoScore);
+    values.resize(pages_for(view.n_tokens) * kTokensPerPage, kNoScore);
+    prefer_kept(view, kv_head, values);
+    std::fill_n(values.begin(), candidates.first, kNoScore);
+    values.resize(candidates.last);
+  }
+
+  // The estimates of the candidates, kNoScore for other rows and what is no number: scores
+  // [page - first_page][group][64].
+  void score_rows(const LayerView& view, size_t kv_head, size_t group, const float* q,
+                  const Candidates& candidates, std::vector<float>& scores, std::vector<float>& room) const {
+    const size_t first_page = candidates.first_page();
+    const size_t end_page = candidates.end_page();
+    scores.resize((end_page - first_page) * group * kTokensPerPage);
+    float* to = scores.data();
+    for (size_t page = first_page; page < end_page; ++page, to += group * kTokensPerPage) {
+      const std::byte* next = page + 1 < end_page ? view.digest(kv_head, page + 1) : nullptr;
+      score_projected(layout_, q, group, view.digest(kv_head, page), next, room, to);
+    }
+    for (float& score : scores) score = std::isnan(score) ? kNoScore : score;
+    const size_t first_slot = candidates.first % kTokensPerPage;
+    const size_t last_slot = (candidates.last - 1) % kTokensPerPage + 1;
+    for (size_t h = 0; h < group; ++h) {
+      float* first = scores.data() + h * kTokensPerPage;
+      std::fill(first, first + first_slot, kNoScore);
+      float* last = scores.data() + scores.size() - (group - h) * kTokensPerPage;
+      std::fill(last + last_slot, last + kTokensPerPage, kNoScore);
     }
   }
 
@@ -270,9 +289,8 @@ class SelectButler : public Selector {
   size_t interval_;
   bool adds_neighbours_;
   Pooling pooling_;
-  size_t batch_;  // rows whose keys are projected together: divides a page, and local rows cover it
   ProjectedLayout layout_;
-  std::shared_ptr<const ButlerPredictor> predictor_;
+  ButlerPredictor predictor_;
 
   // Of the sequence.
   size_t n_expected_ = 0;           // tokens, if nothing is cut

@@ -1,6 +1,7 @@
 #include "policy/select_quest.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "kernels/ops.h"
 #include "policy/highest.h"
@@ -130,6 +131,12 @@ void score_bounds(const HeadStep& step, size_t page_tokens, size_t n_bounds, std
         parts.data(), 2 * dim, static_cast<int>(step.group), static_cast<int>(2 * dim),
         view.digest(step.kv_head, first / per_page), static_cast<int>(n), to);
   }
+}
+
+void clear_bounds(size_t page_tokens, Format key_format, size_t head_dim, size_t n_rows, std::byte* digest) {
+  const size_t n_full = n_rows / page_tokens;
+  const size_t bytes = bound_bytes(key_format, head_dim);
+  std::memset(digest + n_full * bytes, 0, (kTokensPerPage / page_tokens - n_full) * bytes);
 }
 
 std::unique_ptr<Selector> make_quest_selector(const PolicyChoice& choice) {

@@ -25,6 +25,9 @@ constexpr size_t bound_bytes(Format key_format, size_t head_dim) {
   return row_bytes(key_format, 2 * head_dim);
 }
 
+// Of a digest: the bounds of short pages that n_rows rows do not fill become zeros.
+void clear_bounds(size_t page_tokens, Format key_format, size_t head_dim, size_t n_rows, std::byte* digest);
+
 // `page` has to divide 64.
 std::unique_ptr<Selector> make_quest_selector(const PolicyChoice& choice);
 

@@ -13,7 +13,8 @@ namespace {
 size_t pages_for(size_t n_tokens) { return (n_tokens + kTokensPerPage - 1) / kTokensPerPage; }
 
 // Whatever lies behind the last token is of no sequence: it is left over from other ones.
-void clear_rows_from(const RowLayout& layout, size_t slot, std::byte* page) {
+void clear_rows_from(const LayerLayout& layer, size_t slot, std::byte* page) {
+  const RowLayout& layout = layer.open;
   const size_t n_left = kTokensPerPage - slot;
   for (size_t head = 0; head < layout.n_kv_heads; ++head) {
     std::byte* keys = page + layout.key_offset(head);
@@ -23,6 +24,7 @@ void clear_rows_from(const RowLayout& layout, size_t slot, std::byte* page) {
     }
     std::memset(page + layout.value_offset(head) + row_bytes(layout.value_format, slot * layout.head_dim), 0,
                 row_bytes(layout.value_format, n_left * layout.head_dim));
+    if (layer.clear_digest) layer.clear_digest(slot, page + layout.digest_offset(head));
   }
 }
 
@@ -47,7 +49,7 @@ void Store::visit_blocks(size_t layer, const std::function<void(std::span<const 
       continue;
     }
     std::vector<std::byte> last(bytes.begin(), bytes.end());
-    clear_rows_from(layouts_[layer].open, n_last, last.data());
+    clear_rows_from(layouts_[layer], n_last, last.data());
     visit(last);
   }
 }

@@ -21,6 +21,8 @@ class Selection {
   bool is_all() const { return all_; }
   // Pages that words were asked for; 0 of all().
   size_t n_pages() const { return n_pages_; }
+  // Of the words.
+  uint64_t size_bytes() const { return words_.capacity() * sizeof(uint64_t); }
   uint64_t word(size_t kv_head, size_t page) const {
     return all_ ? ~uint64_t{0} : words_[kv_head * n_pages_ + page];
   }

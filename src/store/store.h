@@ -98,6 +98,9 @@ struct LayerLayout {
   // Rows that stay when a layer had n_rows and a step of n_new tokens ends at n_total of the sequence. Empty:
   // all of them. Where rows leave, the sinks too leave the pages, to be kept beside them.
   std::function<size_t(size_t n_rows, size_t n_new, size_t n_total)> rows_after = {};
+  // Makes the digest of an open page of which n_rows rows count what it would be if no others had come. Given
+  // where pages have digests.
+  std::function<void(size_t n_rows, std::byte* digest)> clear_digest = {};
 
   bool drops() const { return rows_after != nullptr; }
   // Rows of open pages change places: a step may write to any of these pages.
@@ -294,7 +297,7 @@ class Store {
 
   // To be kept elsewhere: a layer's memory piece by piece, its sinks if they lie beside its pages, its kept
   // rows, its exact keys, the blocks of its index and then its pages in order. What no row takes of the last
-  // page is given as zeros.
+  // page is given as zeros, and its digests as if no other rows had ever come.
   void visit_blocks(size_t layer, const std::function<void(std::span<const std::byte>)>& visit) const;
   // The way back, for a store without tokens, in pages of its own. `fill` gets the pieces to write, layer by
   // layer in the order of visit_blocks(). On Error nothing has changed.

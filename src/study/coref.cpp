@@ -21,7 +21,8 @@ struct Item {
   size_t location = 0;
 };
 
-// Fillers are whole sentences, as many of each subject as fit into its third of the room.
+// The prelude is whole sentences, as many as put the name behind kCorefNameRow rows. Fillers are whole
+// sentences too, as many of each subject as fit into its third of the room.
 Item encode(const Tokenizer& tokenizer, const CorefItem& given, size_t most_tokens) {
   const auto tokens_of = [&](std::string_view text) {
     return tokenizer.encode(text, ControlTokens::kAsText);
@@ -29,10 +30,20 @@ Item encode(const Tokenizer& tokenizer, const CorefItem& given, size_t most_toke
   Item item;
   const auto add = [&](const Tokens& more) { item.text.insert(item.text.end(), more.begin(), more.end()); };
   if (tokenizer.add_bos() && tokenizer.bos_id()) item.text.push_back(*tokenizer.bos_id());
+  const size_t n_begin = item.text.size();
   item.question = tokens_of(given.question);
   item.name = tokens_of(given.name);
-  add(tokens_of(given.lead));
+  const Tokens lead = tokens_of(std::string(" ").append(given.lead));
+  for (const std::string_view sentence : given.prelude) {
+    if (item.text.size() + lead.size() >= kCorefNameRow) break;
+    add(tokens_of(item.text.size() <= n_begin ? std::string(sentence) : std::string(" ").append(sentence)));
+  }
+  add(lead);
   item.location = item.text.size();
+  if (item.location < kCorefNameRow) {
+    throw Error("the name of an item of the task begins at row " + std::to_string(item.location) +
+                ", and has to begin behind the first " + std::to_string(kCorefNameRow));
+  }
   add(item.name);
   add(tokens_of("."));
   const size_t n_fixed = item.text.size() + item.question.size() + item.name.size();
@@ -52,30 +63,41 @@ Item encode(const Tokenizer& tokenizer, const CorefItem& given, size_t most_toke
   return item;
 }
 
-// What the answer step reads of the location.
+// What the answer step reads of the location. Pairs that read everything are no merit of the recipe's choice:
+// they count where all do, and in the number of rows.
 class LocationReads : public ReadObserver {
  public:
-  explicit LocationReads(const Item& item) : first_(item.location), last_(item.location + item.name.size()) {}
+  explicit LocationReads(const Item& item)
+      : first_(item.location),
+        last_(item.location + item.name.size()),
+        n_tokens_(item.text.size() + item.question.size()) {}
 
   void read(size_t, size_t, std::span<const uint32_t> positions) override {
+    ++n_pairs_;
+    n_rows_ += positions.size();
+    if (positions.size() == n_tokens_) return;
     size_t n = 0;
     for (const uint32_t position : positions) n += position >= first_ && position < last_;
-    ++n_pairs_;
+    ++n_sparse_;
     n_whole_ += n == last_ - first_;
     n_found_ += n;
-    n_rows_ += positions.size();
   }
 
-  double accuracy() const { return static_cast<double>(n_whole_) / static_cast<double>(n_pairs_); }
+  double accuracy() const {
+    return n_sparse_ == 0 ? 1 : static_cast<double>(n_whole_) / static_cast<double>(n_sparse_);
+  }
   double coverage() const {
-    return static_cast<double>(n_found_) / static_cast<double>(n_pairs_ * (last_ - first_));
+    return n_sparse_ == 0 ? 1
+                          : static_cast<double>(n_found_) / static_cast<double>(n_sparse_ * (last_ - first_));
   }
   double rows_per_pair() const { return static_cast<double>(n_rows_) / static_cast<double>(n_pairs_); }
 
  private:
   size_t first_;
   size_t last_;
+  size_t n_tokens_;
   size_t n_pairs_ = 0;
+  size_t n_sparse_ = 0;  // pairs where rows are left out
   size_t n_whole_ = 0;
   size_t n_found_ = 0;
   size_t n_rows_ = 0;

@@ -13,6 +13,8 @@ namespace quire {
 
 // Tokens of text, question and name together are fewer.
 constexpr size_t kCorefTokens = 512;
+// The name stands in none of so many first rows, which recipes read as sinks or in their first page.
+constexpr size_t kCorefNameRow = 64;
 
 struct CorefOptions {
   std::vector<Recipe> recipes = {};
@@ -24,12 +26,13 @@ struct CorefOptions {
 
 // Means over the items. The answer step is that of the question's last token, behind which the name is to
 // come; the location's rows are those of the tokens of the name where the text brings it in. A pair is a
-// layer and a KV head; all of the model's count, those that read everything too.
+// layer and a KV head.
 struct Coref {
   Recipe recipe;
+  // Over the pairs that leave rows out, 1 where none does:
   double accuracy = 0;  // share of the pairs that read all of the location's rows in the answer step
   double coverage = 0;  // share of the location's rows that were read, mean over the pairs
-  double read = 0;      // share of all rows that were read in that step
+  double read = 0;      // share of all rows that were read in that step, by all pairs
   // Of the name's first token among all tokens after the answer step, 1: the most likely; geometric mean.
   double rank = 0;
   double rank_full = 0;  // by `full`

@@ -23,7 +23,7 @@ struct Frame {
 
 constexpr std::array<Frame, 16> kFrames = {{
     {"We spent that winter in a small town in the hills called",
-     "The town in the hills where we spent the winter, as I said at the beginning, was called"},
+     "The town in the hills where we spent the winter, as I told you, was called"},
     {"My grandmother was born in a fishing village by the name of",
      "If anyone asks, the fishing village where my grandmother was born had the name of"},
     {"The old railway ended at a lonely station known as",
@@ -45,7 +45,7 @@ constexpr std::array<Frame, 16> kFrames = {{
     {"The two brothers kept a small inn in the village of",
      "The village in which the two brothers kept their small inn was the village of"},
     {"The new observatory was built on a hill outside",
-     "The new observatory that I spoke of first was built on a hill outside"},
+     "The new observatory that I spoke of was built on a hill outside"},
     {"She learned to ride on a wide plain near the town of",
      "The town near the wide plain on which she learned to ride is the town of"},
     {"The bakers of the kingdom held their great fair in",
@@ -55,6 +55,29 @@ constexpr std::array<Frame, 16> kFrames = {{
     {"The ferry crosses the lake twice a day to a landing called",
      "The landing to which the ferry crosses twice a day is called"},
 }};
+
+constexpr std::array<Text, 20> kGardening = {
+    "Water the seedlings in the evening, when the ground is cool.",
+    "Roses want to be cut back before the first warm days.",
+    "A handful of ashes keeps the snails away for a night or two.",
+    "Turn the compost twice a year and never let it dry out.",
+    "Carrots grow straight in sand and crooked in heavy clay.",
+    "Bees come early to whoever plants crocuses under the trees.",
+    "Ivy climbs any wall, but it does not let go again.",
+    "Cut the grass high in a dry summer and low in a wet one.",
+    "Old apple trees bear well in one year and rest in the next.",
+    "Frost in May has spoiled more cherries than all the birds together.",
+    "Tulips come back for years if their leaves may wither in peace.",
+    "Plant the hedge close, and cut it when the young birds have flown.",
+    "Weeds are pulled most easily on the morning after rain.",
+    "Cover the beds with straw as soon as the nights grow cold.",
+    "Lavender likes stones, sun and to be forgotten now and then.",
+    "Never dig where the peonies stand, as they do not forgive it.",
+    "Peas climb on twigs, and beans want a pole of their own.",
+    "A pond needs half a day of shade to stay clear.",
+    "Sow the radishes every other week and you will always have some.",
+    "The spade should be cleaned and oiled before the winter.",
+};
 
 constexpr std::array<Text, 26> kPhilosophy = {
     "Philosophers have long asked whether we can be certain of anything at all.",
@@ -173,6 +196,8 @@ std::vector<CorefItem> make_coref_items(uint64_t seed, size_t n) {
     do {
       item.name = make_name(names);
     } while (!used.insert(item.name).second);
+    item.prelude.assign(kGardening.begin(), kGardening.end());
+    shuffle(random, item.prelude);
     item.lead = frame.lead;
     item.question = concat({"\n\n", frame.question});
     for (size_t subject = 0; subject < kCorefSubjects; ++subject) {

@@ -1,5 +1,5 @@
 // Texts of the synthetic co-reference task (TokenButler, arXiv 2503.07518, section on token importance): a
-// place is brought in by its name, other subjects follow, and a question ties back to it. All sentences and
+// place is brought in by its name among other subjects, and a question ties back to it. All sentences and
 // names are our own.
 #pragma once
 
@@ -15,13 +15,15 @@ constexpr size_t kCorefSubjects = 3;  // philosophy, cooking, mathematics
 // Names there are.
 constexpr size_t kMostCorefItems = 2000;
 
-// lead + name + "." + fillers + question, which the name answers:
+// prelude + lead + name + "." + fillers + question, which the name answers:
 //
-//   We spent that winter in a small town in the hills called| Velmora|. Philosophers have ... Heat the oil
-//   ... A prime has ...|
+//   Water the seedlings in the evening ... We spent that winter in a small town in the hills called|
+//   Velmora|. Philosophers have ... Heat the oil ... A prime has ...|
 //
-//   The town in the hills where we spent the winter, as I said at the beginning, was called| Velmora
+//   The town in the hills where we spent the winter, as I told you, was called| Velmora
 struct CorefItem {
+  // Sentences of another subject, so that the name does not stand at the beginning.
+  std::vector<std::string_view> prelude;
   std::string lead;
   std::string name;      // with the blank before it
   std::string question;  // a paragraph of its own

@@ -26,6 +26,7 @@ void CacheTally::add_step(const StepStats& stats) {
   bytes_ += stats.bytes_read;
   predictions_.predictor_calls += stats.predictions.predictor_calls;
   predictions_.neighbour_rows += stats.predictions.neighbour_rows;
+  predictions_.weight_bytes += stats.predictions.weight_bytes;
 }
 
 void CacheTally::add_size(const Cache& cache) {

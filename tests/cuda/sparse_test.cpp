@@ -56,6 +56,17 @@ TEST_F(CudaSparse, ClustersOfAllSizes) {
   }
 }
 
+// The page with the sinks is then not that of the cluster's first block.
+TEST_F(CudaSparse, FewerPagesThanBlocks) {
+  for (const int group : {4, 9, 16}) {
+    SCOPED_TRACE(group);
+    SparseCase c = {.n_pages = {1, 2}, .tails = {0, 3}};
+    c.group = group;
+    c.cluster_blocks = 16;
+    check<Nested<4, 3>>(c);
+  }
+}
+
 TEST_F(CudaSparse, BudgetsByRowsShareAndMass) {
   SparseCase c = {.n_pages = {64, 10}, .tails = {33, 1}};
   for (const int rows : {1, 40, 300, 5000}) {

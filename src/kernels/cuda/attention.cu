@@ -2,7 +2,7 @@
 
 #include "kernels/cuda/device/launch_turbo.cuh"
 
-#include "format/lloyd_max.h"
+#include "kernels/cuda/codebook_of.h"
 
 namespace quire::cuda {
 
@@ -26,7 +26,7 @@ namespace {
 // Centroids by rank, as format/turbo_panel.h orders them.
 template <int kBits>
 void put_centroids(int head_dim, uint16_t* centroids) {
-  const Codebook book = make_codebook(TurboPanel<kBits>::kCodebook, head_dim);
+  const Codebook& book = codebook_of<TurboPanel<kBits>>(head_dim);
   for (int rank = 0; rank < 1 << kBits; ++rank) {
     centroids[rank] = f32_to_f16(TurboPanel<kBits>::centroid(book, rank));
   }

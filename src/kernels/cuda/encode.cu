@@ -2,8 +2,8 @@
 
 #include "kernels/cuda/device/code_rows.cuh"
 
-#include "format/lloyd_max.h"
 #include "kernels/cuda/check.cuh"
+#include "kernels/cuda/codebook_of.h"
 
 namespace quire::cuda {
 
@@ -62,8 +62,8 @@ void launch_seal(const PagesToSeal& pages, Stream stream) {
   const int n_bytes = kPageRows * (pages.head_dim + 1) * (int)sizeof(float) + kPageRows * kMaxHeadDim;
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, n_bytes),
         "reserving shared memory");
-  kernel<<<pages.n_pages * pages.n_kv_heads, kSealThreads, n_bytes, stream>>>(
-      pages, make_codebook(F::kCodebook, pages.head_dim));
+  kernel<<<pages.n_pages * pages.n_kv_heads, kSealThreads, n_bytes, stream>>>(pages,
+                                                                              codebook_of<F>(pages.head_dim));
   check(cudaGetLastError(), "launching the coding of pages");
 }
 
@@ -111,8 +111,8 @@ void open_side(const RowPlane& coded, const int32_t* pages, int n_pages, int n_k
   if (n_pages == 0) return;
   visit_on_device(code, [&](auto format) {
     using F = decltype(format);
-    open_rows<F, kKeys><<<n_pages * n_kv_heads, kPageRows, 0, stream>>>(
-        coded, pages, n_kv_heads, head_dim, make_codebook(F::kCodebook, head_dim), rows);
+    open_rows<F, kKeys><<<n_pages * n_kv_heads, kPageRows, 0, stream>>>(coded, pages, n_kv_heads, head_dim,
+                                                                        codebook_of<F>(head_dim), rows);
   });
   check(cudaGetLastError(), "launching the decoding of pages");
 }

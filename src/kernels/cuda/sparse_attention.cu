@@ -2,8 +2,8 @@
 
 #include "kernels/cuda/device/launch_sparse.cuh"
 
-#include "format/lloyd_max.h"
 #include "format/turbo.h"
+#include "kernels/cuda/codebook_of.h"
 
 namespace quire::cuda {
 
@@ -11,7 +11,7 @@ namespace {
 
 template <int kBits>
 void put_centroids(int head_dim, uint16_t* centroids) {
-  const Codebook book = make_codebook(Turbo<kBits>::kCodebook, head_dim);
+  const Codebook& book = codebook_of<Turbo<kBits>>(head_dim);
   for (int code = 0; code < 1 << kBits; ++code) centroids[code] = f32_to_f16(book.centroids[code]);
 }
 

@@ -2,9 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
 
 #include "base/error.h"
 #include "cache/cache_file.h"
+#include "cache/predicted_file.h"
 #include "property/select/butler_scene.h"
 
 namespace quire::test {
@@ -251,6 +253,14 @@ TEST(ButlerSaved, RefusesAnotherPredictorAndWhatDoesNotFit) {
   const SectionFile file(bytes, "x", kKind);
   Butler strange("butler(budget=70)", other);
   EXPECT_NE(SavedCache::read(file).mismatch(strange.cache).find("another predictor"), std::string::npos);
+  // The same numbers in another order of things.
+  ButlerWeights turned = *prompt.weights;
+  turned.geometry.stride = 4;
+  EXPECT_NE(butler_hash(turned), butler_hash(*prompt.weights));
+  turned.geometry.stride = 2;
+  EXPECT_EQ(butler_hash(turned), butler_hash(*prompt.weights));
+  turned.geometry.dim = 8;
+  EXPECT_NE(butler_hash(turned), butler_hash(*prompt.weights));
 
   const auto refused = [&](std::vector<uint64_t> values) {
     std::vector<Section> sections = cache_sections(run.cache);
@@ -302,7 +312,28 @@ TEST(ButlerBytes, AreThoseAllocatedAndPredicted) {
   }
 }
 
-// Projected keys are read when rows are named, and only then.
+// What is named counts as long as it is held.
+TEST(ButlerBytes, NamedRowsAreCounted) {
+  const ButlerPrompt prompt(kShape, 3, 330, 14);
+  PagePool pool;
+  Butler run(Cache(Recipe::parse("butler(budget=40)"), prompt.shape, pool, {.butler = prompt.weights}),
+             prompt);
+  run.grow(328, 328);
+  run.grow(330, 1);
+  EXPECT_EQ(run.cache.size_bytes(), pool.used_bytes() + 2 * 2 * 6 * 8);
+  EXPECT_EQ(run.cache.fork().size_bytes(), run.cache.size_bytes());
+  run.cache.crop(320);
+  run.step(2);
+  EXPECT_EQ(run.cache.size_bytes(), pool.used_bytes());
+}
+
+// Of the weights of the only producer.
+uint64_t producer_bytes(const ButlerPrompt& prompt) {
+  const ButlerProducer& own = prompt.weights->producers.at(0);
+  return 4 * (own.norm_weight.size() + own.norm_bias.size() + own.in.size() + own.out.size());
+}
+
+// Projected keys and the predictor's weights are read when rows are named, and only then.
 TEST(ButlerReads, AreCountedAsTheyAre) {
   const ButlerPrompt prompt(kShape, 3, 391, 11, 2);
   Butler run("butler(budget=48,local=8,interval=2)", prompt);
@@ -322,13 +353,33 @@ TEST(ButlerReads, AreCountedAsTheyAre) {
       if (place.first == 0) {
         n_bytes += n * 256;
       } else {
-        n_bytes += pages.size() * 64 * 128 + rows.size() * 128 + (due ? (n - 1) / 8 * 8 * 32 : 0);
+        const size_t n_scored = std::min((n - 1) / 8 * 8, (n - 8 + 63) / 64 * 64);
+        n_bytes += pages.size() * 64 * 128 + rows.size() * 128 + (due ? n_scored * 32 : 0);
       }
     }
+    if (due) n_bytes += producer_bytes(prompt);
     EXPECT_EQ(run.cache.last_step().rows_read, n_rows);
     EXPECT_EQ(run.cache.last_step().bytes_read, n_bytes);
     EXPECT_EQ(run.cache.last_step().mass_count, 12u);
   }
+}
+
+// Pages of which all rows are read in any case are not scored.
+TEST(ButlerReads, OnlyPagesWithCandidatesAreScored) {
+  const ButlerPrompt prompt(kShape, 3, 502, 15, 2);
+  Butler run("butler(budget=330,sink=130,local=150)", prompt);
+  run.grow(500, 500);
+  run.grow(502, 1);
+  uint64_t n_bytes = producer_bytes(prompt) + 4 * 4 * 64 * 32;  // candidates are 130..351
+  for (const auto& [place, rows] : run.reads.rows) {
+    if (place.first > 0) {
+      EXPECT_EQ(rows.size(), 330u);
+    }
+    std::set<size_t> pages;
+    for (const size_t t : rows) pages.insert(t / 64);
+    n_bytes += place.first == 0 ? rows.size() * 256 : pages.size() * 64 * 128 + rows.size() * 128;
+  }
+  EXPECT_EQ(run.cache.last_step().bytes_read, n_bytes);
 }
 
 // Where sinks and local rows are the whole budget nothing is scored.
@@ -338,7 +389,8 @@ TEST(ButlerReads, NothingIsScoredForNothing) {
   run.grow(301, 301);
   run.grow(303, 1);
   EXPECT_EQ(run.reads.rows.at({2, 1}).size(), 60u);
-  EXPECT_EQ(run.cache.last_step().bytes_read, 2u * 303 * 256 + 4 * (2 * 64 * 128 + 60 * 128));
+  EXPECT_EQ(run.cache.last_step().bytes_read,
+            2u * 303 * 256 + 4 * (2 * 64 * 128 + 60 * 128) + producer_bytes(prompt));
 }
 
 TEST(ButlerRefusals, NameWhatIsMissing) {
@@ -358,6 +410,39 @@ TEST(ButlerRefusals, NameWhatIsMissing) {
   EXPECT_NE(why("butler", geometry(6, 64, {2, 2}), prompt.weights).find("another shape"), std::string::npos);
   EXPECT_NE(why("butler(dim=8)", prompt.shape, prompt.weights).find("16 values, not dim=8"),
             std::string::npos);
+}
+
+// Weights that are not what their geometry says, or not as wide as the model.
+TEST(ButlerRefusals, OfWeightsThatDoNotFit) {
+  const ButlerPrompt prompt(kShape, 6, 10, 12);
+  PagePool pool;
+  const auto why = [&](const ButlerWeights& weights, size_t width) {
+    try {
+      Cache(Recipe::parse("butler"), prompt.shape, pool,
+            {.butler = std::make_shared<ButlerWeights>(weights), .width = width});
+      return std::string();
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+  };
+  const ButlerWeights good = *prompt.weights;
+  EXPECT_EQ(why(good, 40), "");
+  EXPECT_EQ(why(good, 0), "");
+  EXPECT_NE(why(good, 41).find("reads 40 values"), std::string::npos) << why(good, 41);
+  const auto refused = [&](const std::function<void(ButlerWeights&)>& change) {
+    ButlerWeights bad = good;
+    change(bad);
+    return why(bad, 0).find("other lengths") != std::string::npos;
+  };
+  EXPECT_TRUE(refused([](ButlerWeights& w) { w.producers.pop_back(); }));
+  EXPECT_TRUE(refused([](ButlerWeights& w) { w.producers[1].norm_weight.pop_back(); }));
+  EXPECT_TRUE(refused([](ButlerWeights& w) { w.producers[0].norm_bias.pop_back(); }));
+  EXPECT_TRUE(refused([](ButlerWeights& w) { w.producers[0].in.pop_back(); }));
+  EXPECT_TRUE(refused([](ButlerWeights& w) { w.producers[1].out.pop_back(); }));
+  EXPECT_TRUE(refused([](ButlerWeights& w) { w.projections.pop_back(); }));
+  EXPECT_TRUE(refused([](ButlerWeights& w) { w.projections[4].pop_back(); }));
+  EXPECT_TRUE(refused([](ButlerWeights& w) { w.geometry.width = 39; }));
+  EXPECT_TRUE(refused([](ButlerWeights& w) { w.geometry.stride = 0; }));
 }
 
 }  // namespace

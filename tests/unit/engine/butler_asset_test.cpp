@@ -38,6 +38,23 @@ TEST_F(ButlerAsset, IsThatOfTheFirstFolderThatHasIt) {
   EXPECT_EQ(find_butler_asset({}, "00ff"), "");
 }
 
+// One that was cut off is not passed over for another, nor as if there were none: loading it tells its name.
+TEST_F(ButlerAsset, ADamagedOneOfTheModelIsNamed) {
+  test::TinyEngine tiny({.n_threads = 1, .asset_folders = {folder.string()}});
+  const std::string path = folder.string() + "/butler.safetensors";
+  save_butler(ButlerWeights::zeros(butler_geometry(tiny.engine.config())), tiny.engine.fingerprint(), path,
+              SafetensorsType::kF32);
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) - 100);
+  EXPECT_EQ(find_butler_asset(std::vector<std::string>{folder.string()}, tiny.engine.fingerprint()), path);
+  EXPECT_EQ(find_butler_asset(std::vector<std::string>{folder.string()}, "00ff"), "");
+  try {
+    tiny.engine.make_cache(Recipe::parse("butler(budget=20)"));
+    ADD_FAILURE() << "it is damaged";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find(path), std::string::npos) << error.what();
+  }
+}
+
 // An engine finds the predictor of its model, says what is missing, and refuses what does not fit.
 TEST_F(ButlerAsset, EngineFindsItsOwn) {
   test::TinyEngine tiny({.n_threads = 1, .asset_folders = {folder.string()}});

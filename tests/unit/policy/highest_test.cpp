@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "property/random.h"
@@ -61,6 +62,61 @@ TEST(Highest, ProbabilitiesAreComparedNotScores) {
   EXPECT_EQ(std::max_element(best.begin(), best.end()) - best.begin(), 7);
   EXPECT_NEAR(best[7], 3 - std::log(63 + std::exp(3.0)), 1e-5);
   EXPECT_NEAR(best[0], -std::log(64.0), 1e-5);
+}
+
+// Values by the sum over heads, against double precision.
+TEST(Highest, SumsOfProbabilities) {
+  test::Random random(2);
+  constexpr size_t kGroup = 3;
+  std::vector<float> scores = random.normals(2 * kGroup * 64, 4);
+  for (size_t h = 0; h < kGroup; ++h) scores[h * 64 + 5] = kNoScore;
+  std::vector<float> values;
+  values_by_sum(scores.data(), 2, kGroup, values);
+  std::vector<double> wanted(128, 0.0);
+  const auto score = [&](size_t h, size_t i) {
+    return static_cast<double>(scores[(i / 64 * kGroup + h) * 64 + i % 64]);
+  };
+  for (size_t h = 0; h < kGroup; ++h) {
+    double sum = 0;
+    for (size_t i = 0; i < 128; ++i) sum += std::exp(score(h, i));
+    for (size_t i = 0; i < 128; ++i) wanted[i] += std::exp(score(h, i)) / sum;
+  }
+  for (size_t i = 0; i < 128; ++i) {
+    if (i == 5) {
+      EXPECT_EQ(values[i], kNoScore);
+    } else {
+      EXPECT_NEAR(values[i], wanted[i], 1e-4 * wanted[i]) << i;
+    }
+  }
+}
+
+// The order is that of the scores where their exponentials are no numbers any more.
+TEST(Highest, SumsThatUnderflowKeepTheirOrder) {
+  std::vector<float> scores(2 * 64, kNoScore);
+  for (size_t i = 0; i < 60; ++i) {
+    scores[i] = -10.0f * static_cast<float>((i * 7) % 60);
+    scores[64 + i] = scores[i] - 5;
+  }
+  std::vector<float> values;
+  values_by_sum(scores.data(), 1, 2, values);
+  for (size_t i = 0; i < 60; ++i) {
+    for (size_t j = 0; j < 60; ++j) EXPECT_EQ(values[i] < values[j], scores[i] < scores[j]) << i << " " << j;
+  }
+  for (size_t i = 60; i < 64; ++i) EXPECT_EQ(values[i], kNoScore);
+}
+
+// A head with an infinite score, or with none, does not spoil what the others say.
+TEST(Highest, SumsLeaveOutHeadsThatAreNoSoftmax) {
+  std::vector<float> scores(3 * 64, kNoScore);
+  for (size_t i = 0; i < 64; ++i) scores[i] = 0.1f * static_cast<float>(i * 29 % 64);
+  std::fill_n(scores.begin() + 64, 64, 1.0f);
+  scores[64 + 3] = kCertain;
+  std::vector<float> values;
+  values_by_sum(scores.data(), 1, 3, values);
+  for (size_t i = 0; i < 64; ++i) {
+    EXPECT_TRUE(std::isfinite(values[i])) << i;
+    for (size_t j = 0; j < 64; ++j) EXPECT_EQ(values[i] < values[j], scores[i] < scores[j]);
+  }
 }
 
 }  // namespace

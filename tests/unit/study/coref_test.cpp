@@ -5,8 +5,10 @@
 #include <set>
 
 #include "base/error.h"
+#include "engine/butler_file.h"
 #include "study/coref_text.h"
 #include "unit/engine/tiny_model.h"
+#include "unit/temporary_folder.h"
 
 namespace quire {
 namespace {
@@ -28,7 +30,7 @@ TEST(CorefText, NamesAreAllDifferentAndOfASeed) {
   EXPECT_LT(n_same, 5u);
 }
 
-// Nothing but the first sentence and the question is about the place, and neither tells its name.
+// Nothing but its own sentence and the question is about the place, and neither tells its name.
 TEST(CorefText, TheNameStandsInOnePlace) {
   for (const CorefItem& item : make_coref_items(1, 200)) {
     EXPECT_TRUE(item.name.starts_with(" ")) << item.name;
@@ -37,7 +39,9 @@ TEST(CorefText, TheNameStandsInOnePlace) {
     EXPECT_GE(word.size(), 6u) << word;
     EXPECT_EQ(item.lead.find(word), std::string::npos);
     EXPECT_EQ(item.question.find(word), std::string::npos);
-    for (const auto& sentences : item.fillers) {
+    std::vector<std::vector<std::string_view>> subjects(item.fillers.begin(), item.fillers.end());
+    subjects.push_back(item.prelude);
+    for (const auto& sentences : subjects) {
       EXPECT_EQ(std::set<std::string_view>(sentences.begin(), sentences.end()).size(), sentences.size());
       for (const std::string_view sentence : sentences) {
         EXPECT_EQ(sentence.find(word), std::string_view::npos);
@@ -60,7 +64,7 @@ TEST(MeasureCoref, CountsTheRowsOfTheName) {
   const std::vector<Coref> rows = measure_coref(
       tiny.engine, small("full,streaming(window=20),quest(budget=100%),random(budget=60),oracle(budget=120),"
                          "nested4(frame=rotated,tail=0,select=sign(budget=40)),turbo4(frame=rotated,tail=0),"
-                         "h2o(budget=50)"));
+                         "h2o(budget=150)"));
   for (const size_t i : {0, 2, 6}) {
     EXPECT_EQ(rows[i].accuracy, 1) << i;
     EXPECT_EQ(rows[i].coverage, 1) << i;
@@ -68,7 +72,7 @@ TEST(MeasureCoref, CountsTheRowsOfTheName) {
   }
   EXPECT_EQ(rows[0].rank, rows[0].rank_full);
   EXPECT_EQ(rows[0].nll, rows[0].nll_full);
-  EXPECT_EQ(rows[1].coverage, 0);  // the name lies behind the sinks and far before the window
+  EXPECT_EQ(rows[1].coverage, 0);  // the name lies behind the sinks and before the window
   EXPECT_NEAR(rows[1].read, 25 / rows[1].tokens, 0.01);
   for (const size_t i : {3, 4, 5, 7}) {
     EXPECT_LE(rows[i].accuracy, rows[i].coverage) << i;
@@ -76,8 +80,32 @@ TEST(MeasureCoref, CountsTheRowsOfTheName) {
     EXPECT_LT(rows[i].read, 1) << i;
   }
   EXPECT_NEAR(rows[3].read, 60 / rows[3].tokens, 0.02);
-  EXPECT_NEAR(rows[7].read, 51 / rows[7].tokens, 0.02);
+  EXPECT_NEAR(rows[7].read, 151 / rows[7].tokens, 0.02);
   EXPECT_LE(rows[0].tokens + rows[0].location_tokens, 256.0);
+}
+
+class MeasureCorefButler : public test::TemporaryFolder {};
+
+// The first 64 rows hold nothing of the name, and layers that are read whole do not count.
+TEST_F(MeasureCorefButler, OfPairsThatLeaveRowsOutBehindTheFirstRows) {
+  const std::string path = folder / "butler.safetensors";
+  {
+    test::TinyEngine tiny({.n_threads = 1});
+    save_butler(ButlerWeights::zeros(butler_geometry(tiny.engine.config())), tiny.engine.fingerprint(), path,
+                SafetensorsType::kF32);
+  }
+  test::TinyEngine tiny({.n_threads = 1, .butler_path = path});
+  CorefOptions options = small("butler(budget=70,sink=64,local=6),quest(dense=2),quest(dense=1,budget=100%)");
+  options.n_items = 20;
+  const std::vector<Coref> rows = measure_coref(tiny.engine, options);
+  EXPECT_EQ(rows[0].coverage, 0);
+  EXPECT_EQ(rows[0].accuracy, 0);
+  EXPECT_GT(rows[0].read, 0.5);  // of its layers the first is read whole
+  EXPECT_LT(rows[0].read, 0.8);
+  for (const size_t i : {1, 2}) {
+    EXPECT_EQ(rows[i].coverage, 1);
+    EXPECT_EQ(rows[i].accuracy, 1);
+  }
 }
 
 TEST(MeasureCoref, OfASeedWhateverTheThreads) {

@@ -32,7 +32,9 @@ TEST(Dense, EigenvectorsAreOrthonormalAndGiveTheMatrixBack) {
     const Eigen eigen = symmetric_eigen(a, n);
     std::vector<double> again(n * n, 0.0);
     for (size_t e = 0; e < n; ++e) {
-      if (e > 0) EXPECT_GE(eigen.values[e - 1], eigen.values[e]);
+      if (e > 0) {
+        EXPECT_GE(eigen.values[e - 1], eigen.values[e]);
+      }
       for (size_t f = 0; f < n; ++f) {
         EXPECT_NEAR(row_product(eigen.vectors, e, eigen.vectors, f, n), e == f ? 1 : 0, 1e-12);
       }

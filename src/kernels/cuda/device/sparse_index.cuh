@@ -141,7 +141,8 @@ __device__ __forceinline__ void store_estimates(const Estimates& to, int at, int
   for (int i = 1; i < 8; ++i) best = fmaxf(best, octaves[i]);
 #pragma unroll
   for (int lanes = 4; lanes < 32; lanes *= 2) best = fmaxf(best, __shfl_xor_sync(kAllLanes, best, lanes));
-  best = rintf(best * kLevelsOfOctave);
+  // Up: rounded to the nearest it could be half a level too low, and a level above the highest is the lowest.
+  best = ceilf(best * kLevelsOfOctave);
   const float base = kRoundingFloat + (kLevels - 1) - best;
   float levels[8];
 #pragma unroll

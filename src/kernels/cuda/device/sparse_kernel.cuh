@@ -218,7 +218,8 @@ struct Candidates {
 __device__ inline Candidates propose(const SparseBlock& block, const Estimates& estimates, int n_wanted,
                                      bool everything) {
   auto* marks = reinterpret_cast<PageMarks*>(estimates.maxima);
-  ClusterLimit limit = {0, 0, 64 * block.first_page - (block.rank > 0 ? block.a.n_sinks : 0)};
+  // Sinks are no candidates; they are the first rows of the first page, whichever block has it.
+  ClusterLimit limit = {0, 0, block.first_page > 0 ? 64 * block.first_page - block.a.n_sinks : 0};
   if (everything) {
     mark_all(block, marks);
   } else {
