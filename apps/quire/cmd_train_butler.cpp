@@ -130,8 +130,9 @@ class Training {
   int run() {
     const bool is_begun = std::filesystem::exists(outputs_.state);
     if (!is_begun && options_.resume && std::filesystem::exists(outputs_.predictor)) return finished_before();
+    if (is_begun) resume();
     say_size();
-    begin(is_begun);
+    is_begun ? say_resumed() : start();
     steps();
     trainer_.save(outputs_.state);  // also when done: the result may find no room to be written
     return trainer_.is_done() ? finish() : interrupted();
@@ -204,20 +205,22 @@ class Training {
                     : ""));
   }
 
-  void begin(bool is_begun) {
-    if (is_begun && !options_.resume) {
+  void resume() {
+    if (!options_.resume) {
       throw Error(printable(outputs_.state) +
                   " is the checkpoint of an unfinished training; go on with --resume, or remove it");
     }
-    if (is_begun) {
-      trainer_.resume(outputs_.state);
-      write_note("going on after step " + std::to_string(trainer_.n_steps_done()));
-      if (trainer_.isa().find('+') != std::string::npos) {
-        write_note("computed by more than one instruction set, " + trainer_.isa() +
-                   ": the result is not exactly that of one of them alone");
-      }
-      return;
-    }
+    trainer_.resume(outputs_.state);
+  }
+
+  void say_resumed() const {
+    write_note("going on after step " + std::to_string(trainer_.n_steps_done()));
+    if (trainer_.isa().find('+') == std::string::npos) return;
+    write_note("computed by more than one instruction set, " + trainer_.isa() +
+               ": the result is not exactly that of one of them alone");
+  }
+
+  void start() {
     ProgressLine line("measuring the model", true);
     try {
       trainer_.start([&](double share) { line.show(share); });
