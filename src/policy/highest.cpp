@@ -10,20 +10,43 @@
 
 namespace quire {
 
-void best_log_probabilities(const float* scores, size_t n_tiles, size_t group, std::vector<float>& best) {
-  const size_t n_values = group * kPageTokens;
-  std::vector<float> tile(n_values);
-  std::vector<float> m(group, kNoScore);
-  std::vector<float> l(group, 0.0f);
-  std::vector<float> correction(group);
-  const std::vector<uint64_t> masks(group, ~uint64_t{0});
-  for (size_t i = 0; i < n_tiles; ++i) {
-    std::copy_n(scores + i * n_values, n_values, tile.begin());
-    ops().softmax(tile.data(), masks.data(), static_cast<int>(group), m.data(), l.data(), correction.data());
+namespace {
+
+// The running softmax of a group's heads over tiles of scores [group][64].
+class GroupSoftmax {
+ public:
+  explicit GroupSoftmax(size_t group)
+      : m(group, kNoScore),
+        l(group, 0.0f),
+        tile_(group * kPageTokens),
+        correction_(group),
+        masks_(group, ~uint64_t{0}) {}
+
+  // Adds a tile; its exp(score - m), valid until the next.
+  const float* add(const float* scores) {
+    std::copy_n(scores, tile_.size(), tile_.begin());
+    ops().softmax(tile_.data(), masks_.data(), static_cast<int>(m.size()), m.data(), l.data(),
+                  correction_.data());
+    return tile_.data();
   }
+
+  std::vector<float> m;  // the largest score of each head
+  std::vector<float> l;  // sums of exp(score - m)
+
+ private:
+  std::vector<float> tile_;
+  std::vector<float> correction_;
+  std::vector<uint64_t> masks_;
+};
+
+}  // namespace
+
+void best_log_probabilities(const float* scores, size_t n_tiles, size_t group, std::vector<float>& best) {
+  GroupSoftmax softmax(group);
+  for (size_t i = 0; i < n_tiles; ++i) softmax.add(scores + i * group * kPageTokens);
   best.assign(n_tiles * kPageTokens, kNoScore);
   for (size_t h = 0; h < group; ++h) {
-    const float log_sum = m[h] + std::log(l[h]);
+    const float log_sum = softmax.m[h] + std::log(softmax.l[h]);
     for (size_t i = 0; i < n_tiles; ++i) {
       const float* own = scores + (i * group + h) * kPageTokens;
       float* to = best.data() + i * kPageTokens;
@@ -37,25 +60,15 @@ namespace {
 
 // scores [n_tiles][group][64] -> sums [n_tiles * 64]
 void sum_probabilities(const float* scores, size_t n_tiles, size_t group, std::vector<float>& sums) {
-  const size_t n_values = group * kPageTokens;
-  std::vector<float> tile(n_values);
-  std::vector<float> m(group, kNoScore);
-  std::vector<float> l(group, 0.0f);
-  std::vector<float> correction(group);
-  const std::vector<uint64_t> masks(group, ~uint64_t{0});
-  const auto weigh = [&](size_t i, std::vector<float>& sum_of) {
-    std::copy_n(scores + i * n_values, n_values, tile.begin());
-    ops().softmax(tile.data(), masks.data(), static_cast<int>(group), m.data(), sum_of.data(),
-                  correction.data());
-  };
-  for (size_t i = 0; i < n_tiles; ++i) weigh(i, l);
+  GroupSoftmax softmax(group);
+  for (size_t i = 0; i < n_tiles; ++i) softmax.add(scores + i * group * kPageTokens);
+  const std::vector<float> l = softmax.l;
   sums.assign(n_tiles * kPageTokens, 0.0f);
-  std::vector<float> unused(group);
   for (size_t i = 0; i < n_tiles; ++i) {
-    weigh(i, unused);  // m is the largest of all by now
+    const float* weights = softmax.add(scores + i * group * kPageTokens);  // m is the largest of all by now
     for (size_t h = 0; h < group; ++h) {
-      if (!std::isfinite(m[h]) || !(l[h] > 0)) continue;
-      const float* own = tile.data() + h * kPageTokens;
+      if (!std::isfinite(softmax.m[h]) || !(l[h] > 0)) continue;
+      const float* own = weights + h * kPageTokens;
       float* to = sums.data() + i * kPageTokens;
       for (size_t t = 0; t < kPageTokens; ++t) to[t] += own[t] / l[h];
     }
