@@ -1,11 +1,11 @@
 // quire eval coref: whether recipes read what a question ties back to.
-#include <chrono>
 #include <memory>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
+#include "eval_report.h"
 #include "eval_table.h"
 #include "options.h"
 #include "study/coref.h"
@@ -31,13 +31,10 @@ constexpr const char* kExamples =
 
 constexpr int64_t kMostSeed = int64_t{1} << 52;
 
-struct CorefFlags {
-  ModelOptions model;
+struct CorefFlags : ReportOptions {
   int64_t n_items = 100;
   int64_t seed = 0;
   int64_t most_tokens = kCorefTokens - 1;
-  std::string csv_path;
-  bool json = false;
 };
 
 Json rows_json(const std::vector<Coref>& rows) {
@@ -72,16 +69,14 @@ void print(const CorefFlags& flags, const Engine& engine, const std::vector<Core
               fixed(seconds, 1) + " s)\n");
     return;
   }
-  write_json({{"model", flags.model.path},
-              {"threads", engine.n_threads()},
-              {"isa", Engine::isa()},
-              {"precise", flags.model.precise},
-              {"items", flags.n_items},
-              {"seed", flags.seed},
-              {"tokens", rows[0].tokens},
-              {"location_tokens", rows[0].location_tokens},
-              {"rows", rows_json(rows)},
-              {"seconds", seconds}});
+  Json json = report_head(flags, engine);
+  json.update(Json{{"items", flags.n_items},
+                   {"seed", flags.seed},
+                   {"tokens", rows[0].tokens},
+                   {"location_tokens", rows[0].location_tokens},
+                   {"rows", rows_json(rows)},
+                   {"seconds", seconds}});
+  write_json(json);
 }
 
 int run(const CorefFlags& flags) {
@@ -94,13 +89,9 @@ int run(const CorefFlags& flags) {
   measure.seed = static_cast<uint64_t>(flags.seed);
   measure.most_tokens = static_cast<size_t>(flags.most_tokens);
   Engine engine(flags.model.path, flags.model.engine_options());
-  ProgressLine line("asking", true);
-  measure.progress = [&](double share) { line.show(share); };
-  const auto start = std::chrono::steady_clock::now();
-  const std::vector<Coref> rows = measure_coref(engine, measure);
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  const auto [rows, seconds] = timed("asking", measure, [&] { return measure_coref(engine, measure); });
   if (!flags.csv_path.empty()) write_file(flags.csv_path, csv_table(rows_json(rows)));
-  print(flags, engine, rows, seconds.count());
+  print(flags, engine, rows, seconds);
   return kOk;
 }
 
@@ -116,11 +107,7 @@ Command add_eval_coref(CLI::App& root) {
   add("--items", flags->n_items, "texts, each with a place and a question");
   add("-s,--seed", flags->seed, "seed of the texts");
   add("--most-tokens", flags->most_tokens, "most tokens of a text, its question and the name");
-  add_engine_options(*app, flags->model);
-  add_recipe_option(*app, flags->model);
-  app->get_option("--kv")->required()->description("recipes to measure, with commas between them");
-  app->add_option("--csv", flags->csv_path, "write the figures to a file, too")->type_name("FILE");
-  app->add_flag("--json", flags->json, "print one JSON object");
+  add_report_options(*app, *flags, "recipes to measure, with commas between them");
   app->footer(kExamples);
   return {app, [flags] { return run(*flags); }};
 }

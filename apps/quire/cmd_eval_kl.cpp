@@ -1,5 +1,4 @@
 // quire eval kl: how far the predictions of recipes lie from those of the exact cache.
-#include <chrono>
 #include <memory>
 #include <vector>
 
@@ -7,6 +6,7 @@
 
 #include "base/error.h"
 #include "commands.h"
+#include "eval_report.h"
 #include "eval_table.h"
 #include "eval_text.h"
 #include "options.h"
@@ -29,14 +29,11 @@ constexpr const char* kExamples =
     "setting\n"
     "(NAME=) goes on over the settings behind it, until one is given again: that one begins the next recipe.";
 
-struct KlOptions {
-  ModelOptions model;
+struct KlOptions : ReportOptions {
   TextInput input;
   std::string tokens_file;
   int64_t prompt_tokens = 1500;
   int64_t eval_tokens = 200;
-  std::string csv_path;
-  bool json = false;
 };
 
 Json row_json(const Divergence& row) {
@@ -62,14 +59,12 @@ Json rows_json(const std::vector<Divergence>& rows) {
 
 Json report(const KlOptions& options, const Engine& engine, const std::vector<Divergence>& rows,
             double seconds) {
-  return {{"model", options.model.path},
-          {"threads", engine.n_threads()},
-          {"isa", Engine::isa()},
-          {"precise", options.model.precise},
-          {"prompt_tokens", options.prompt_tokens},
-          {"eval_tokens", options.eval_tokens},
-          {"rows", rows_json(rows)},
-          {"seconds", seconds}};
+  Json json = report_head(options, engine);
+  json.update(Json{{"prompt_tokens", options.prompt_tokens},
+                   {"eval_tokens", options.eval_tokens},
+                   {"rows", rows_json(rows)},
+                   {"seconds", seconds}});
+  return json;
 }
 
 std::string table(const std::vector<Divergence>& rows) {
@@ -106,13 +101,10 @@ int run(const KlOptions& options) {
   const EvalText text(options.input, options.tokens_file);
   Engine engine(options.model.path, options.model.engine_options());
   const std::vector<int32_t> tokens = text.tokens(engine);
-  ProgressLine line("comparing " + std::to_string(measure.recipes.size()) + " recipes", true);
-  measure.progress = [&](double share) { line.show(share); };
-  const auto start = std::chrono::steady_clock::now();
-  const std::vector<Divergence> rows = measure_divergence(engine, tokens, measure);
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  const auto [rows, seconds] = timed("comparing " + std::to_string(measure.recipes.size()) + " recipes",
+                                     measure, [&] { return measure_divergence(engine, tokens, measure); });
   if (!options.csv_path.empty()) write_file(options.csv_path, csv_table(rows_json(rows)));
-  print(options, engine, rows, seconds.count());
+  print(options, engine, rows, seconds);
   return kOk;
 }
 
@@ -129,11 +121,7 @@ Command add_eval_kl(CLI::App& root) {
   app->add_option("--eval-tokens", options->eval_tokens, "tokens behind it that are evaluated")
       ->type_name("N")
       ->capture_default_str();
-  add_engine_options(*app, options->model);
-  add_recipe_option(*app, options->model);
-  app->get_option("--kv")->required()->description("recipes to compare with full, with commas between them");
-  app->add_option("--csv", options->csv_path, "write the table to a file, too")->type_name("FILE");
-  app->add_flag("--json", options->json, "print one JSON object");
+  add_report_options(*app, *options, "recipes to compare with full, with commas between them");
   app->footer(kExamples);
   return {app, [options] { return run(*options); }};
 }

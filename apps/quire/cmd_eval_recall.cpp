@@ -1,6 +1,5 @@
 // quire eval recall: how much of what stands in a prompt is still found through coded caches.
 #include <algorithm>
-#include <chrono>
 #include <memory>
 #include <vector>
 
@@ -8,6 +7,7 @@
 
 #include "base/error.h"
 #include "commands.h"
+#include "eval_report.h"
 #include "eval_table.h"
 #include "eval_text.h"
 #include "options.h"
@@ -34,16 +34,13 @@ constexpr int64_t kMostSeeds = 1000;
 constexpr int64_t kMostSeed = int64_t{1} << 52;
 constexpr int64_t kMostPromptTokens = int64_t{1} << 32;
 
-struct RecallFlags {
-  ModelOptions model;
+struct RecallFlags : ReportOptions {
   TextInput input;
   std::string tokens_file;
   std::vector<int64_t> prompt_tokens = {2000, 4000};
   int64_t n_facts = 16;
   int64_t n_seeds = 8;
   int64_t seed = 0;
-  std::string csv_path;
-  bool json = false;
 };
 
 void add_score(Json& json, const RecallScore& score) {
@@ -131,16 +128,14 @@ void print(const RecallFlags& flags, const Engine& engine, const std::vector<Rec
   }
   Json list = Json::array();
   for (const Recall& row : rows) list.push_back(row_json(flags, row));
-  write_json({{"model", flags.model.path},
-              {"threads", engine.n_threads()},
-              {"isa", Engine::isa()},
-              {"precise", flags.model.precise},
-              {"prompt_tokens", flags.prompt_tokens},
-              {"facts", flags.n_facts},
-              {"seed", flags.seed},
-              {"seeds", flags.n_seeds},
-              {"rows", list},
-              {"seconds", seconds}});
+  Json json = report_head(flags, engine);
+  json.update(Json{{"prompt_tokens", flags.prompt_tokens},
+                   {"facts", flags.n_facts},
+                   {"seed", flags.seed},
+                   {"seeds", flags.n_seeds},
+                   {"rows", list},
+                   {"seconds", seconds}});
+  write_json(json);
 }
 
 RecallOptions recall_options(const RecallFlags& flags) {
@@ -164,13 +159,10 @@ int run(const RecallFlags& flags) {
   RecallOptions measure = recall_options(flags);
   const EvalText text(flags.input, flags.tokens_file);
   Engine engine(flags.model.path, flags.model.engine_options());
-  ProgressLine line("asking", true);
-  measure.progress = [&](double share) { line.show(share); };
-  const auto start = std::chrono::steady_clock::now();
-  const std::vector<Recall> rows = measure_recall(engine, text.text(engine), measure);
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  const auto [rows, seconds] =
+      timed("asking", measure, [&] { return measure_recall(engine, text.text(engine), measure); });
   if (!flags.csv_path.empty()) write_file(flags.csv_path, csv_table(csv_rows(rows, flags)));
-  print(flags, engine, rows, seconds.count());
+  print(flags, engine, rows, seconds);
   return kOk;
 }
 
@@ -191,11 +183,7 @@ Command add_eval_recall(CLI::App& root) {
   add("--facts", flags->n_facts, "facts in a prompt, each of them asked for");
   add("--seeds", flags->n_seeds, "prompts of each length");
   add("-s,--seed", flags->seed, "seed of the first of them");
-  add_engine_options(*app, flags->model);
-  add_recipe_option(*app, flags->model);
-  app->get_option("--kv")->required()->description("recipes to measure, with commas between them");
-  app->add_option("--csv", flags->csv_path, "write the figures to a file, too")->type_name("FILE");
-  app->add_flag("--json", flags->json, "print one JSON object");
+  add_report_options(*app, *flags, "recipes to measure, with commas between them");
   app->footer(kExamples);
   return {app, [flags] { return run(*flags); }};
 }

@@ -1,6 +1,5 @@
 // quire eval ruler: RULER's synthetic tasks through caches.
 #include <algorithm>
-#include <chrono>
 #include <memory>
 #include <vector>
 
@@ -8,6 +7,7 @@
 
 #include "base/error.h"
 #include "commands.h"
+#include "eval_report.h"
 #include "eval_table.h"
 #include "eval_text.h"
 #include "kvpress_folder.h"
@@ -35,8 +35,7 @@ constexpr int64_t kMostSamples = 100000;
 constexpr int64_t kMostSeed = int64_t{1} << 52;
 constexpr int64_t kMostTokens = int64_t{1} << 32;
 
-struct RulerFlags {
-  ModelOptions model;
+struct RulerFlags : ReportOptions {
   TextInput input;
   std::string tokens_file;
   std::vector<std::string> tasks;
@@ -44,8 +43,6 @@ struct RulerFlags {
   int64_t n_samples = 10;
   int64_t seed = 0;
   std::string out;
-  std::string csv_path;
-  bool json = false;
 };
 
 Json row_json(const RulerRow& row) {
@@ -94,13 +91,9 @@ void print(const RulerFlags& flags, const Engine& engine, const std::vector<Rule
               fixed(seconds, 1) + " s)\n");
     return;
   }
-  write_json({{"model", flags.model.path},
-              {"threads", engine.n_threads()},
-              {"isa", Engine::isa()},
-              {"precise", flags.model.precise},
-              {"seed", flags.seed},
-              {"rows", rows_json(rows)},
-              {"seconds", seconds}});
+  Json json = report_head(flags, engine);
+  json.update(Json{{"seed", flags.seed}, {"rows", rows_json(rows)}, {"seconds", seconds}});
+  write_json(json);
 }
 
 RulerOptions ruler_options(const RulerFlags& flags) {
@@ -133,14 +126,11 @@ int run(const RulerFlags& flags) {
   const EvalText text(flags.input, flags.tokens_file);
   if (!flags.out.empty()) make_output_dir(flags.out);
   Engine engine(flags.model.path, flags.model.engine_options());
-  ProgressLine line("answering", true);
-  measure.progress = [&](double share) { line.show(share); };
-  const auto start = std::chrono::steady_clock::now();
-  const std::vector<RulerRow> rows = measure_ruler(engine, text.text(engine), measure);
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  const auto [rows, seconds] =
+      timed("answering", measure, [&] { return measure_ruler(engine, text.text(engine), measure); });
   if (!flags.csv_path.empty()) write_file(flags.csv_path, csv_table(rows_json(rows)));
   if (!flags.out.empty()) write_kvpress_folders({flags.out, flags.model.path, measure.seed}, rows);
-  print(flags, engine, rows, measure.tasks.size(), seconds.count());
+  print(flags, engine, rows, measure.tasks.size(), seconds);
   return kOk;
 }
 
@@ -165,12 +155,8 @@ Command add_eval_ruler(CLI::App& root) {
       ->allow_extra_args(false);
   add("--samples", flags->n_samples, "samples of each task and length");
   add("-s,--seed", flags->seed, "seed of the samples");
-  add_engine_options(*app, flags->model);
-  add_recipe_option(*app, flags->model);
-  app->get_option("--kv")->required()->description("recipes to measure, with commas between them");
+  add_report_options(*app, *flags, "recipes to measure, with commas between them");
   app->add_option("--out", flags->out, "folder to write results to in kvpress' form")->type_name("DIR");
-  app->add_option("--csv", flags->csv_path, "write the table to a file, too")->type_name("FILE");
-  app->add_flag("--json", flags->json, "print one JSON object");
   app->footer(kExamples);
   return {app, [flags] { return run(*flags); }};
 }
