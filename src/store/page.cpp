@@ -1,5 +1,7 @@
 #include "store/page.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 
 #include "base/error.h"
@@ -10,18 +12,31 @@ namespace quire {
 namespace {
 // Small enough that what a sequence leaves unused of its last slab does not matter.
 constexpr size_t kSlabBytes = size_t{2} << 20;
+
+// The system may use the whole memory pages inside until they are written again; small ones are not worth it.
+void let_go(std::byte* data, size_t n_bytes) {
+  constexpr uintptr_t kMemoryPage = 4096;
+  const auto begin = (reinterpret_cast<uintptr_t>(data) + kMemoryPage - 1) / kMemoryPage * kMemoryPage;
+  const auto end = (reinterpret_cast<uintptr_t>(data) + n_bytes) / kMemoryPage * kMemoryPage;
+  if (end >= begin + 4 * kMemoryPage) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
 }  // namespace
 
 PageRef PagePool::allocate(size_t n_bytes) {
-  std::lock_guard lock(mutex_);
-  if (budget_bytes_ != 0 && used_bytes_ + n_bytes > budget_bytes_) {
-    throw Error("the cache needs " + std::to_string(used_bytes_ + n_bytes) + " bytes, and its budget is " +
-                std::to_string(budget_bytes_));
+  if (!account_.take(n_bytes)) {
+    throw Error("the cache needs " + std::to_string(account_.firm_bytes() + n_bytes) +
+                " bytes, and its budget is " + std::to_string(budget_bytes()));
   }
+  std::lock_guard lock(mutex_);
   std::vector<std::byte*>& returned = returned_[n_bytes];
   std::byte* data = nullptr;
   if (returned.empty()) {
-    data = carve(n_bytes);
+    try {
+      data = carve(n_bytes);
+    } catch (...) {
+      account_.give_back(n_bytes);
+      throw;
+    }
   } else {
     data = returned.back();
     returned.pop_back();
@@ -51,9 +66,13 @@ std::byte* PagePool::carve(size_t n_bytes) {
 }
 
 void PagePool::release(std::byte* data, size_t n_bytes) {
-  std::lock_guard lock(mutex_);
-  returned_[n_bytes].push_back(data);
-  used_bytes_ -= n_bytes;
+  if (gives_back_) let_go(data, n_bytes);
+  {
+    std::lock_guard lock(mutex_);
+    returned_[n_bytes].push_back(data);
+    used_bytes_ -= n_bytes;
+  }
+  account_.give_back(n_bytes);
 }
 
 uint64_t PagePool::used_bytes() const {

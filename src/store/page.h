@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "base/memory.h"
+#include "base/memory_account.h"
+#include "tier/outside_page.h"
 
 namespace quire {
 
@@ -19,20 +21,30 @@ struct Page {
   std::byte* data = nullptr;
   size_t size_bytes = 0;
   PagePool* pool = nullptr;
-  bool sealed = false;  // full, in the layout of coded pages, and never written again
+  bool sealed = false;  // full, in the layout of sealed pages, and never written again
+  // Where its rows lie in a tier: data then holds its digests alone.
+  OutsidePageRef outside = nullptr;
 };
 using PageRef = std::shared_ptr<Page>;
 
-// Where pages come from. Memory is taken from the system in slabs and kept for reuse; with a budget, a page
-// that would exceed it is refused with an Error. Safe to use from several threads. Outlives its pages.
+// Where pages come from. Memory is taken from the system in large blocks and kept for reuse; with a budget, a
+// page that would exceed it is refused with an Error. Safe to use from several threads. Outlives its pages.
 class PagePool {
  public:
+  // What becomes of the memory of pages that nobody holds: it is kept as it is, or the system may have it
+  // until it is used again.
+  enum class Returned { kKept, kGivenBack };
+
   // budget_bytes 0: no limit.
-  explicit PagePool(uint64_t budget_bytes = 0) : budget_bytes_(budget_bytes) {}
+  explicit PagePool(uint64_t budget_bytes = 0, Returned returned = Returned::kKept)
+      : account_(budget_bytes), gives_back_(returned == Returned::kGivenBack) {}
 
   PageRef allocate(size_t n_bytes);
 
-  uint64_t budget_bytes() const { return budget_bytes_; }
+  uint64_t budget_bytes() const { return account_.limit_bytes(); }
+  // Pages, and what tiers hold besides: all that the budget counts.
+  MemoryAccount& account() { return account_; }
+  const MemoryAccount& account() const { return account_; }
   // Bytes of the pages that are alive.
   uint64_t used_bytes() const;
   // Bytes taken from the system.
@@ -42,7 +54,8 @@ class PagePool {
   void release(std::byte* data, size_t n_bytes);
   std::byte* carve(size_t n_bytes);
 
-  const uint64_t budget_bytes_;
+  MemoryAccount account_;
+  const bool gives_back_;
   mutable std::mutex mutex_;
   std::vector<Memory> slabs_;
   std::byte* free_begin_ = nullptr;  // rest of the last slab

@@ -1,0 +1,283 @@
+#include "tier/tier.h"
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <utility>
+
+#include "base/error.h"
+
+namespace quire {
+
+namespace {
+
+// Memory for what is wanted, at most; what does not fit is fetched when it is asked for.
+constexpr uint64_t kMostPlanBytes = uint64_t{4} << 20;
+constexpr size_t kMostPieces = size_t{1} << 24;  // of a page, see key_of()
+
+TierOptions checked(TierOptions options, const SlabDevice& device) {
+  const size_t unit = std::max<size_t>(device.alignment(), 64);
+  const size_t least = options.piece_bytes + 2 * sizeof(uint64_t) + 2 * device.alignment();
+  options.buffer_bytes = (std::max(options.buffer_bytes, least) + unit - 1) / unit * unit;
+  options.n_buffers = std::clamp<size_t>(options.n_buffers, 1, device.depth());
+  return options;
+}
+
+}  // namespace
+
+OutsidePage::~OutsidePage() { tier->give_back(*this); }
+
+WantedPieces WantedPieces::of_head(OutsidePageRef page, size_t head, uint64_t rows) {
+  const auto n = static_cast<uint32_t>(page->layout.pieces_per_head());
+  const auto first = static_cast<uint32_t>(head) * n;
+  return {std::move(page), first, first + n, n == 1 ? ~uint64_t{0} : rows};
+}
+
+WantedPieces WantedPieces::of_page(OutsidePageRef page) {
+  const auto n = static_cast<uint32_t>(page->layout.n_pieces());
+  return {std::move(page), 0, n, ~uint64_t{0}};
+}
+
+Tier::Tier(std::unique_ptr<SlabDevice> device, const TierOptions& options, MemoryAccount& account)
+    : options_(checked(options, *device)),
+      account_(account),
+      device_(std::move(device)),
+      buffers_(options_.n_buffers * options_.buffer_bytes, options_.name, account),
+      space_(options_.most_bytes, std::max<size_t>(device_->alignment(), 64)),
+      cache_(options_.piece_bytes, options_.cache_bytes, account) {
+  constexpr size_t kWritesBeside = 8;
+  operations_.resize(std::min(device_->depth(), options_.n_buffers + kWritesBeside));
+  for (size_t i = options_.n_buffers; i-- > 0;) free_buffers_.push_back(i);
+  account_.add(*this);
+  thread_ = std::thread([this] { serve(); });
+}
+
+// Pages that only plans and reads still held give their room back here.
+Tier::~Tier() {
+  account_.remove(*this);
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    drop_plans();
+  }
+  work_.notify_all();
+  thread_.join();
+  demanded_.clear();
+}
+
+std::shared_ptr<OutsidePage> Tier::place(const PieceLayout& layout) {
+  QUIRE_CHECK(layout.piece_bytes() <= options_.piece_bytes && layout.n_pieces() <= kMostPieces);
+  auto page = std::make_shared<OutsidePage>(*this, layout);
+  page->number = next_number_.fetch_add(1, std::memory_order_relaxed);
+  std::optional<uint64_t> offset;
+  {
+    const std::lock_guard lock(space_mutex_);
+    offset = space_.take(layout.page_bytes());
+  }
+  if (!offset) {
+    const std::lock_guard lock(mutex_);
+    fail(options_.name + " is full: it may take " + std::to_string(options_.most_bytes) +
+         " bytes (size=), and there are more rows to keep");
+  }
+  page->offset = offset.value_or(OutsidePage::kNowhere);
+  return page;
+}
+
+void Tier::give_back(const OutsidePage& page) {
+  if (page.offset == OutsidePage::kNowhere) return;
+  const std::lock_guard lock(space_mutex_);
+  space_.give_back(page.offset, page.layout.page_bytes());
+}
+
+uint64_t Tier::outside_bytes() const {
+  const std::lock_guard lock(space_mutex_);
+  return space_.used_bytes();
+}
+
+void Tier::write(std::span<const std::shared_ptr<OutsidePage>> pages, std::span<std::byte* const> records) {
+  QUIRE_CHECK(pages.size() == records.size());
+  std::unique_lock lock(mutex_);
+  if (is_faulty()) return;
+  size_t n_unwritten = pages.size();
+  for (size_t i = 0; i < pages.size(); ++i) {
+    writes_.push_back({pages[i]->offset, records[i], slab_bytes(pages[i]->layout), &n_unwritten});
+  }
+  work_.notify_one();
+  // Whatever happens, the thread lets go of the records before this returns.
+  arrived_.wait(lock, [&] { return n_unwritten == 0; });
+}
+
+// One piece of a load().
+struct Tier::Pending {
+  enum class State : uint8_t { kNew, kPinned, kDone };
+
+  const PieceRead* read;
+  uint32_t piece;
+  uint32_t row;
+  PieceCache::Cell cell = PieceCache::kNone;
+  const std::byte* data = nullptr;
+  State state = State::kNew;
+};
+
+namespace {
+
+uint32_t piece_of(const PieceRead& read, size_t row) {
+  return static_cast<uint32_t>(read.head * (*read.page)->layout.pieces_per_head() + row);
+}
+
+}  // namespace
+
+// False where no cell is free.
+bool Tier::ask_for(Pending& pending) {
+  const OutsidePage& page = **pending.read->page;
+  const uint64_t key = key_of(page, pending.piece);
+  pending.cell = cache_.find(key);
+  if (pending.cell != PieceCache::kNone) {
+    ++(cache_.is_coming(pending.cell) ? counts_.late : counts_.hits);
+  } else {
+    pending.cell = cache_.take(key);
+    if (pending.cell == PieceCache::kNone) return false;
+    demanded_.push_back({*pending.read->page, pending.piece, pending.cell, cache_.data(pending.cell)});
+  }
+  cache_.pin(pending.cell);
+  pending.data = cache_.data(pending.cell);
+  pending.state = Pending::State::kPinned;
+  return true;
+}
+
+// Of what is wanted and not yet there. True where something was asked for that nobody else had.
+bool Tier::ask_for_all(std::span<Pending> pending) {
+  const size_t n_before = demanded_.size();
+  for (Pending& piece : pending) {
+    if (piece.state == Pending::State::kNew && !ask_for(piece)) break;
+  }
+  return demanded_.size() > n_before;
+}
+
+void Tier::load(std::span<const PieceRead> reads, PieceUse use) {
+  std::vector<Pending> pending;
+  for (const PieceRead& read : reads) {
+    if (!(*read.page)->layout.by_rows) {
+      pending.push_back({&read, piece_of(read, 0), 0});
+      continue;
+    }
+    for (uint64_t rows = read.rows; rows != 0; rows &= rows - 1) {
+      const auto row = static_cast<uint32_t>(std::countr_zero(rows));
+      pending.push_back({&read, piece_of(read, row), row});
+    }
+  }
+  std::vector<Pending*> there;
+  size_t n_left = pending.size();
+  std::unique_lock lock(mutex_);
+  counts_.pieces += n_left;
+  while (n_left > 0 && !is_faulty()) {
+    if (ask_for_all(pending)) work_.notify_one();
+    there.clear();
+    for (Pending& piece : pending) {
+      if (piece.state == Pending::State::kPinned && !cache_.is_coming(piece.cell)) there.push_back(&piece);
+    }
+    if (there.empty()) {
+      wait_for_arrival(lock);
+      continue;
+    }
+    lock.unlock();
+    for (const Pending* piece : there) {
+      unpack_piece((*piece->read->page)->layout, piece->data, piece->row, piece->read->to);
+    }
+    lock.lock();
+    for (Pending* piece : there) {
+      cache_.unpin(piece->cell, use);
+      piece->state = Pending::State::kDone;
+    }
+    n_left -= there.size();
+    let_others_on();
+  }
+  if (n_left == 0) return;
+  for (const Pending& piece : pending) {
+    if (piece.state == Pending::State::kPinned) cache_.unpin(piece.cell);
+  }
+  arrived_.notify_all();
+}
+
+void Tier::wait_for_arrival(std::unique_lock<std::mutex>& lock) {
+  const auto start = std::chrono::steady_clock::now();
+  ++n_waiting_;
+  arrived_.wait(lock);
+  --n_waiting_;
+  const auto waited = std::chrono::steady_clock::now() - start;
+  counts_.waited_ns += static_cast<uint64_t>(std::chrono::nanoseconds(waited).count());
+}
+
+// Cells have become free.
+void Tier::let_others_on() {
+  if (n_waiting_ > 0) arrived_.notify_all();
+  if (!plans_wait_) return;
+  plans_wait_ = false;
+  work_.notify_one();
+}
+
+void Tier::want(std::vector<WantedPieces> wanted) {
+  const uint64_t n_bytes = wanted.size() * sizeof(WantedPieces);
+  if (wanted.empty()) return;
+  const std::lock_guard lock(mutex_);
+  if (is_faulty() || plan_bytes_ + n_bytes > kMostPlanBytes || !account_.take_spare(n_bytes)) return;
+  plan_bytes_ += n_bytes;
+  plans_.push_back({std::move(wanted), 0, 0, n_bytes});
+  plans_wait_ = false;
+  work_.notify_one();
+}
+
+void Tier::begin_round() {
+  const std::lock_guard lock(mutex_);
+  drop_plans();
+  cache_.begin_round();
+}
+
+void Tier::drop_plans() {
+  account_.give_back_spare(plan_bytes_);
+  plan_bytes_ = 0;
+  plans_.clear();
+  plans_wait_ = false;
+}
+
+void Tier::yield(uint64_t n_bytes) {
+  std::unique_lock lock(mutex_);
+  const uint64_t n_plan_bytes = plan_bytes_;
+  drop_plans();
+  uint64_t n_given = n_plan_bytes;
+  while (n_given < n_bytes && cache_.spare_bytes() > 0) {
+    const uint64_t before = cache_.spare_bytes();
+    cache_.begin_shrinking();
+    ++n_waiting_;
+    arrived_.wait(lock, [&] { return cache_.finish_shrinking(); });
+    --n_waiting_;
+    n_given += before - cache_.spare_bytes();
+  }
+}
+
+// The first fault is the one that is told.
+void Tier::fail(const std::string& what) {
+  if (is_faulty()) return;
+  fault_ = what;
+  faulty_.store(true, std::memory_order_release);
+  arrived_.notify_all();
+  work_.notify_all();
+}
+
+void Tier::check() const {
+  if (!is_faulty()) return;
+  const std::lock_guard lock(mutex_);
+  throw Error(fault_);
+}
+
+TierCounts Tier::counts() const {
+  const std::lock_guard lock(mutex_);
+  return counts_;
+}
+
+uint64_t Tier::memory_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return buffers_.size_bytes() + cache_.size_bytes() + plan_bytes_;
+}
+
+}  // namespace quire
