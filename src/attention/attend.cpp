@@ -136,7 +136,7 @@ void score_exact_keys(const LayerView& view, size_t kv_head, size_t page, const 
   }
 }
 
-// Scores of the rows named of a sealed page.
+// Scores of the rows named of a sealed page, which is staged.
 void score_sealed(const LayerView& view, size_t kv_head, size_t page, uint64_t rows, const HeadFrames& frames,
                   const PageAttention& work) {
   const SideFormat& format = view.layer->sealed.keys;
@@ -144,10 +144,11 @@ void score_sealed(const LayerView& view, size_t kv_head, size_t page, uint64_t r
   const size_t dim = work.dim;
   if (!format.coded) {
     ops().score[static_cast<size_t>(format.rows)](work.queries.q, dim, work.n_rows(), work.head_dim(),
-                                                  view.keys(kv_head, page), scratch.scores.data(), nullptr);
+                                                  scratch.staged.keys(page), scratch.scores.data(), nullptr);
     return;
   }
-  const KeyPage keys = view.key_page(kv_head, page);
+  const KeyPage keys = {view.index(kv_head, page),
+                        reinterpret_cast<const uint8_t*>(scratch.staged.keys(page))};
   const auto code = static_cast<size_t>(format.code);
   const float* q = frames.transforms_queries() ? work.queries.framed : work.queries.q;
   if (work.unpacking()) {
@@ -157,7 +158,7 @@ void score_sealed(const LayerView& view, size_t kv_head, size_t page, uint64_t r
   } else {
     ops().codes.score[code](*frames.key_book, q, work.n_rows(), work.head_dim(), keys, rows,
                             scratch.scores.data(),
-                            {view.values(kv_head, page), view.layer->sealed.value_bytes()});
+                            {scratch.staged.values(page), view.layer->sealed.value_bytes()});
   }
   if (frames.key_framed) {
     add_bias(work.queries.bias, work.queries.n_queries * work.queries.group, scratch.scores.data());
@@ -166,10 +167,10 @@ void score_sealed(const LayerView& view, size_t kv_head, size_t page, uint64_t r
   if (view.exact_keys != nullptr && view.exact_keys->any(page)) score_exact_keys(view, kv_head, page, work);
 }
 
-void finish_sealed(const LayerView& view, size_t kv_head, size_t page, uint64_t rows,
-                   const HeadFrames& frames, const PageAttention& work, BytesAhead next) {
+void finish_sealed(const LayerView& view, size_t page, uint64_t rows, const HeadFrames& frames,
+                   const PageAttention& work, BytesAhead next) {
   const SideFormat& format = view.layer->sealed.values;
-  const auto* values = reinterpret_cast<const uint8_t*>(view.values(kv_head, page));
+  const auto* values = reinterpret_cast<const uint8_t*>(work.scratch.staged.values(page));
   if (!format.coded) return work.finish(rows, static_cast<size_t>(format.rows), values, nullptr);
   const auto code = static_cast<size_t>(format.code);
   if (work.unpacking()) {
@@ -184,14 +185,26 @@ void finish_sealed(const LayerView& view, size_t kv_head, size_t page, uint64_t 
 
 void attend_sealed_pages(const LayerView& view, size_t kv_head, const Parts::Part& part,
                          const Selection& selection, const HeadFrames& frames, const PageAttention& work) {
-  for (size_t page = part.first_page; page < part.last_page; ++page) {
+  const auto masked = [&](size_t page) {
     const uint64_t selected = selection.word(kv_head, page) & view.coded_word(kv_head, page);
-    const uint64_t rows = row_masks(work.queries, selected, view.n_tokens, page, work.scratch.masks.data());
-    if (rows == 0) continue;
-    score_sealed(view, kv_head, page, rows, frames, work);
-    const bool more = page + 1 < part.last_page;
-    finish_sealed(view, kv_head, page, rows, frames, work,
-                  {more ? view.keys(kv_head, page + 1) : nullptr, more ? view.layer->sealed.key_bytes() : 0});
+    return row_masks(work.queries, selected, view.n_tokens, page, work.scratch.masks.data());
+  };
+  StagedRows& staged = work.scratch.staged;
+  const PieceUse use = selection.is_all() ? PieceUse::kSwept : PieceUse::kSelected;
+  for (size_t first = part.first_page; first < part.last_page; first += kPagesPerRun) {
+    uint64_t rows[kPagesPerRun];
+    const size_t n = std::min(kPagesPerRun, part.last_page - first);
+    for (size_t i = 0; i < n; ++i) rows[i] = masked(first + i);
+    staged.load(view, kv_head, first, {rows, n}, use);
+    for (size_t i = 0; i < n; ++i) {
+      const size_t page = first + i;
+      if (rows[i] == 0) continue;
+      masked(page);
+      score_sealed(view, kv_head, page, rows[i], frames, work);
+      const bool more = i + 1 < n && rows[i + 1] != 0;
+      finish_sealed(view, page, rows[i], frames, work,
+                    {more ? staged.keys(page + 1) : nullptr, more ? view.layer->sealed.key_bytes() : 0});
+    }
   }
 }
 
@@ -287,6 +300,7 @@ uint64_t score_page(const LayerView& view, size_t kv_head, Parts::Kind kind, siz
       return ~uint64_t{0} >> (kTokensPerPage - view.kept->n);
     case Parts::Kind::kSealed: {
       const uint64_t rows = view.coded_word(kv_head, page);
+      scratch.staged.load(view, kv_head, page, rows, PieceUse::kSwept);
       score_sealed(view, kv_head, page, rows, *frames, work);
       return rows;
     }

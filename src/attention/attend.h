@@ -9,6 +9,7 @@
 #include "attention/partial_state.h"
 #include "store/head_frames.h"
 #include "store/selection.h"
+#include "store/staged_rows.h"
 #include "store/store.h"
 
 namespace quire {
@@ -65,6 +66,7 @@ struct AttendScratch {
   std::vector<float> values;
   std::vector<float> turned;       // [rows][channels] queries of the key bias
   std::vector<float> bias_scores;  // [rows][64]
+  StagedRows staged;               // of a run of sealed pages
 
   // Room for the scores, corrections and masks of so many rows.
   void reserve_rows(size_t n_rows);

@@ -43,6 +43,7 @@ void SparseHead::begin(const LayerView& view, size_t kv_head, const HeadFrames& 
   queries_ = queries;
   limits_ = limits;
   kv_head_ = kv_head;
+  outside_ = view.layer->sealed.outside;
   const size_t n_pages = view.n_sealed();
   index_.resize(n_pages);
   keys_.resize(n_pages);
@@ -51,11 +52,13 @@ void SparseHead::begin(const LayerView& view, size_t kv_head, const HeadFrames& 
   const size_t value_offset = view.layer->sealed.value_offset(kv_head);
   const size_t index_bytes = view.layer->sealed.index_bytes();
   for (size_t page = 0; page < n_pages; ++page) {
-    // As view.key_page(), whose sizes take longer to find than the page.
+    // As view.index(), whose sizes take longer to find than the page.
     index_[page] =
         page % kPagesPerIndexBlock == 0 ? view.index(kv_head, page) : index_[page - 1] + index_bytes;
+    keys_[page] = {index_[page], nullptr};
+    if (outside_) continue;
     const auto* data = reinterpret_cast<const uint8_t*>(view.pages[page]->data);
-    keys_[page] = {index_[page], data + key_offset};
+    keys_[page].rows = data + key_offset;
     values_[page] = data + value_offset;
   }
   make_tables();
@@ -180,16 +183,33 @@ KeyRowRefs SparseHead::candidates(size_t chunk) const {
   return {keys_.data() + first_page(chunk), rows.data(), static_cast<int>(rows.size())};
 }
 
-void SparseHead::score(size_t chunk) {
+void SparseHead::stage(size_t chunk, bool kept_only, AttendScratch& scratch) {
+  const Chunk& own = chunks_[chunk];
+  uint64_t words[kPagesPerChunk] = {};
+  for (size_t i = 0; i < own.rows.size(); ++i) {
+    if (kept_only && (own.kept[i / kTokensPerPage] >> (i % kTokensPerPage) & 1) == 0) continue;
+    words[own.rows[i] / kTokensPerPage] |= uint64_t{1} << (own.rows[i] % kTokensPerPage);
+  }
+  const size_t first = first_page(chunk);
+  scratch.staged.load(*view_, kv_head_, first, {words, pages_of(chunk)}, PieceUse::kSelected);
+  for (size_t i = 0; i < pages_of(chunk); ++i) {
+    if (words[i] == 0) continue;
+    keys_[first + i].rows = reinterpret_cast<const uint8_t*>(scratch.staged.keys(first + i));
+    values_[first + i] = reinterpret_cast<const uint8_t*>(scratch.staged.values(first + i));
+  }
+}
+
+void SparseHead::score(size_t chunk, AttendScratch& scratch) {
   Chunk& own = chunks_[chunk];
   const size_t dim = view_->layout->head_dim;
   own.state.clear(queries_.group, dim);
   own.kept.assign((own.rows.size() + kTokensPerPage - 1) / kTokensPerPage, 0);
   if (own.rows.empty()) return;
   own.scores.resize(own.n_tiles() * queries_.group * kTokensPerPage);
+  if (outside_) stage(chunk, false, scratch);
   ops().codes.score_rows[code_of(view_->layer->sealed.keys)](
       *frames_->key_book, coded_queries(), static_cast<int>(queries_.group), static_cast<int>(dim),
-      candidates(chunk), own.scores.data(), candidates(chunk + 1));
+      candidates(chunk), own.scores.data(), outside_ ? KeyRowRefs{} : candidates(chunk + 1));
   for (size_t tile = 0; frames_->key_framed && tile < own.n_tiles(); ++tile) {
     add_bias(queries_.bias, queries_.group, own.scores.data() + tile * queries_.group * kTokensPerPage);
   }
@@ -290,6 +310,7 @@ void SparseHead::keep_head_by_mass(size_t row) {
 
 SparseHead::NextTile SparseHead::tile_after(size_t chunk, size_t tile) const {
   if (++tile == chunks_[chunk].n_tiles()) {
+    if (outside_) return {};  // not there yet
     ++chunk;
     tile = 0;
     while (chunk < chunks_.size() && chunks_[chunk].n_tiles() == 0) ++chunk;
@@ -308,6 +329,7 @@ void SparseHead::attend(size_t chunk, AttendScratch& scratch) {
   own.state.clear();
   own.tops.resize(own.n_tiles() * group);
   scratch.reserve_rows(group);
+  if (outside_) stage(chunk, true, scratch);
   for (size_t i = 0; i < own.n_tiles(); ++i) {
     if (own.kept[i] == 0) continue;
     float* scores = own.scores.data() + i * group * kTokensPerPage;
@@ -354,9 +376,11 @@ double SparseHead::full_log_sum(size_t row, AttendScratch& scratch) const {
   for (size_t t = 0; t < kTokensPerPage; ++t) rows[t] = static_cast<uint16_t>(t);
   double sum = -std::numeric_limits<double>::infinity();
   for (size_t page = 0; page < keys_.size(); ++page) {
+    scratch.staged.load(*view_, kv_head_, page, ~uint64_t{0}, PieceUse::kSwept);
+    const KeyPage keys = {index_[page], reinterpret_cast<const uint8_t*>(scratch.staged.keys(page))};
     ops().codes.score_rows[code_of(view_->layer->sealed.keys)](
-        *frames_->key_book, q, 1, static_cast<int>(dim), {&keys_[page], rows, kTokensPerPage},
-        scratch.scores.data(), {});
+        *frames_->key_book, q, 1, static_cast<int>(dim), {&keys, rows, kTokensPerPage}, scratch.scores.data(),
+        {});
     for (uint64_t left = view_->coded_word(kv_head_, page); left != 0; left &= left - 1) {
       sum = add_logs(sum, scratch.scores[static_cast<size_t>(std::countr_zero(left))] + bias);
     }

@@ -49,7 +49,7 @@ class SparseHead {
   // For bytes_read(), where the estimates were made and are not asked for.
   void index_was_read() { estimated_ = true; }
   // Scores of the candidates, by their codes.
-  void score(size_t chunk);
+  void score(size_t chunk, AttendScratch& scratch);
   // The rows that are kept.
   void choose();
   // Attention to the kept rows of a chunk; in the frame of the values.
@@ -61,6 +61,9 @@ class SparseHead {
 
   // Appends the tokens of the kept rows; after choose().
   void list_kept(std::vector<uint32_t>& tokens) const;
+  // Of a page: its candidates, or the whole page's if it has any. After propose().
+  bool has_candidates(size_t page) const { return words_[page] != 0; }
+  size_t n_pages() const { return keys_.size(); }
   size_t n_candidates() const { return n_candidates_; }
   size_t n_kept() const { return n_kept_; }
   // Bytes of the page plane if it was read, of the candidates' codes and of the kept rows' values.
@@ -91,6 +94,9 @@ class SparseHead {
   NextTile tile_after(size_t chunk, size_t tile) const;
   size_t first_page(size_t chunk) const { return chunk * kPagesPerChunk; }
   size_t pages_of(size_t chunk) const;
+  // Where pages lie outside: those of the chunk that have candidates, or with kept_only rows that are kept,
+  // come to where keys_ and values_ then say.
+  void stage(size_t chunk, bool kept_only, AttendScratch& scratch);
   // Query rows as the codes of the keys want them.
   const float* coded_queries() const { return frames_->key_framed ? queries_.framed : queries_.q; }
   static int16_t to_estimate(double log_sum);
@@ -114,6 +120,7 @@ class SparseHead {
   QueryRows queries_{};
   SparseLimits limits_{};
   size_t kv_head_ = 0;
+  bool outside_ = false;
   std::vector<const uint8_t*> index_;  // [page]
   std::vector<KeyPage> keys_;
   std::vector<const uint8_t*> values_;

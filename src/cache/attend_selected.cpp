@@ -20,6 +20,7 @@ void Cache::predict(Worker& worker, size_t layer, const float* input) {
   stats_.predictions.weight_bytes += counts.weight_bytes;
   stats_.bytes_read += counts.weight_bytes;
   if (observer_ != nullptr) observer_->named(layer + 1, selector_->predicted(layer));
+  look_ahead(layer + 1);
 }
 
 void Cache::observe_selector(Worker& worker, size_t layer, const LayerView& view, size_t first, size_t n,

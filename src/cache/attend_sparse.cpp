@@ -86,6 +86,7 @@ void Cache::propose_sparse(size_t head, size_t n_exact, SparseHead& sparse) {
   std::vector<double> log_sums(total.n_rows);
   for (size_t row = 0; row < total.n_rows; ++row) log_sums[row] = total.log_sum(row);
   sparse.propose(log_sums.data());
+  want_candidates(sparse_view_, head, sparse);
 }
 
 void Cache::finish_sparse(Worker& worker, size_t n_exact, size_t head, const SparseHead& sparse, float* out) {
@@ -137,7 +138,7 @@ void Cache::walk_sparse(Worker& worker, const SparseStep& step, size_t first, si
     attend_exact(*step.exact, first * n_exact + i - n_heads * n_estimated, scratch);
   });
   share(n_heads, [&](size_t i) { propose_sparse(first + i, n_exact, heads[i]); });
-  share(n_heads * n_chunks, [&](size_t i) { heads[i / n_chunks].score(i % n_chunks); });
+  share(n_heads * n_chunks, [&](size_t i) { heads[i / n_chunks].score(i % n_chunks, scratch); });
   share(n_heads, [&](size_t i) { heads[i].choose(); });
   share(n_heads * n_chunks, [&](size_t i) { heads[i / n_chunks].attend(i % n_chunks, scratch); });
   share(n_heads, [&](size_t i) { finish_sparse(worker, n_exact, first + i, heads[i], step.out); });
@@ -149,7 +150,10 @@ void Cache::attend_sparse(Worker& worker, size_t layer, const LayerView& view, c
                           const float* q, float* out) {
   const ExactParts exact(Parts(view, view.n_tokens));
   const SparseStep step{layer, &limits, &exact, q, out};
-  if (worker.rank() == 0) size_sparse(view, exact);
+  if (worker.rank() == 0) {
+    size_sparse(view, exact);
+    look_ahead(layer + 1);
+  }
   worker.barrier();
   const size_t n_heads = view.layout->n_kv_heads;
   const size_t n_alone = n_heads - n_heads % static_cast<size_t>(worker.size());

@@ -9,29 +9,30 @@
 #include "cache/hot_rows.h"
 #include "cache/lane.h"
 #include "cache/make_selector.h"
+#include "cache/make_tier.h"
 #include "kernels/ops.h"
 
 namespace quire {
 
-namespace {
-
-// Query tokens attended together by one thread in a long prefill: with a group of 3 heads 96 rows, whose
-// scores and outputs of a page stay in the second-level cache beside the expanded page.
-constexpr size_t kTileQueries = 32;
-
-}  // namespace
-
 Cache::Cache(const Recipe& recipe, const Geometry& geometry, PagePool& pool, ModelFacts facts)
+    : Cache(recipe, geometry, pool, std::move(facts), make_tier(recipe, geometry, pool)) {}
+
+Cache::Cache(const Recipe& recipe, const Geometry& geometry, PagePool& pool, ModelFacts facts,
+             std::shared_ptr<Tier> tier)
     : Cache{std::make_shared<const CacheStatistics>(recipe, geometry, facts),
-            make_selector(recipe, geometry, facts), recipe, geometry, pool} {}
+            make_selector(recipe, geometry, facts),
+            recipe,
+            geometry,
+            pool,
+            std::move(tier)} {}
 
 Cache::Cache(std::shared_ptr<const CacheStatistics> statistics, std::unique_ptr<Selector> selector,
-             const Recipe& recipe, const Geometry& geometry, PagePool& pool)
+             const Recipe& recipe, const Geometry& geometry, PagePool& pool, std::shared_ptr<Tier> tier)
     : recipe_(recipe),
       geometry_(geometry),
       statistics_(std::move(statistics)),
       prompt_(geometry.n_layers),
-      store_(own_layouts(recipe, geometry, *statistics_), pool),
+      store_(own_layouts(recipe, geometry, *statistics_), pool, std::move(tier)),
       selector_(std::move(selector)),
       placement_(std::make_unique<StayInPlace>()) {
   if (recipe.promote.given()) hot_ = std::make_unique<HotRows>(recipe, store_);
@@ -56,6 +57,7 @@ Cache& Cache::operator=(Cache&&) noexcept = default;
 Cache::~Cache() = default;
 
 void Cache::begin_step(size_t n_new, int n_members) {
+  begin_fetching();
   check_budget(n_new);
   if (extends_at_once(n_new)) store_.extend(n_new);
   step_tokens_ = n_new;
@@ -68,6 +70,7 @@ void Cache::begin_step(size_t n_new, int n_members) {
     key_reserving_->begin_step(store_.layer_layout(0).sealed_pages(n_tokens() + n_new));
   }
   turn_to_sinks();
+  look_ahead(0);
 }
 
 // Pages of every layer that are coded when the step is done.
@@ -86,7 +89,7 @@ bool Cache::extends_at_once(size_t n_new) const {
 void Cache::check_budget(size_t n_new) const {
   const PagePool& pool = store_.pool();
   if (pool.budget_bytes() == 0) return;
-  const uint64_t most = pool.used_bytes() + store_.peak_growth(n_new, extends_at_once(n_new));
+  const uint64_t most = pool.account().firm_bytes() + store_.peak_growth(n_new, extends_at_once(n_new));
   if (most <= pool.budget_bytes()) return;
   throw Error("the cache needs " + std::to_string(most) + " bytes, and its budget is " +
               std::to_string(pool.budget_bytes()));
@@ -107,11 +110,17 @@ void Cache::end_layer(Worker& worker, size_t layer) {
   if (layout.sealed_pages(n_total) <= layout.sealed_pages(n_tokens())) return;  // nothing is due
   if (reserving_) reserving_->arrange(worker, layer, store_);
   if (recipe_.prompt_statistics) make_statistics(worker, layer, n_total);
-  if (worker.rank() == 0) {
-    if (key_reserving_) key_reserving_->keep(layer, store_);
-    sealing_ = store_.begin_sealing(layer, n_total);
+  if (worker.rank() == 0 && key_reserving_) key_reserving_->keep(layer, store_);
+  while (seal_pages(worker, layer, n_total)) {
   }
+}
+
+// Of those that are due, as many as are coded at a time. Whether some are left.
+bool Cache::seal_pages(Worker& worker, size_t layer, size_t n_total) {
+  const LayerLayout& layout = store_.layer_layout(layer);
+  if (worker.rank() == 0) sealing_ = store_.begin_sealing(layer, n_total);
   worker.barrier();
+  const bool more = sealing_.last < layout.sealed_pages(n_total);
   const size_t n_heads = layout.open.n_kv_heads;
   const size_t n_pages = sealing_.last - sealing_.first;
   worker.share(static_cast<int64_t>(n_pages * n_heads), 1, [&](int64_t item, int64_t) {
@@ -121,6 +130,7 @@ void Cache::end_layer(Worker& worker, size_t layer) {
   });
   if (worker.rank() == 0) store_.end_sealing(std::move(sealing_), layer);
   worker.barrier();
+  return more;
 }
 
 void Cache::append(Worker& worker, size_t layer, size_t first, size_t n, const float* k, const float* v,
@@ -144,8 +154,12 @@ void Cache::attend(Worker& worker, size_t layer, size_t first, size_t n, const f
   if (const auto limits = sparse_limits(layer, view, n)) {
     return attend_sparse(worker, layer, view, *limits, q, out);
   }
-  if (worker.rank() == 0 && !selects(layer, view)) count_reads(view, n);
-  if (n <= kTileQueries) {
+  if (worker.rank() == 0 && !selects(layer, view)) {
+    count_reads(view, n);
+    selection_ = Selection::all();
+    want_rows(layer, view, n);
+  }
+  if (!reads_in_tiles(n)) {
     attend_parts(worker, layer, view, n, q, ldq, out, ldo);
   } else {
     attend_tiles(worker, layer, view, n, q, ldq, out, ldo);
@@ -163,8 +177,8 @@ void Cache::count_reads(const LayerView& view, size_t n) {
   const size_t n_sealed = view.n_sealed();
   const size_t n_sinks = n_sealed == 0 && view.sinks != nullptr ? view.layer->sink_tokens : 0;
   const uint64_t beside_bytes =
-      n_sealed * (view.layer->sealed.page_bytes() +
-                  view.layer->sealed.n_kv_heads * view.layer->sealed.index_bytes()) +
+      n_sealed * view.layer->sealed.n_kv_heads *
+          (view.layer->sealed.head_bytes() + view.layer->sealed.index_bytes()) +
       (n_sealed > 0 || n_sinks > 0 ? view.layer->beside_bytes() : 0) +
       (view.exact_keys != nullptr ? view.exact_keys->rows->size_bytes : 0) +
       (view.copies != nullptr ? view.copies->n_rows() * view.layout->token_bytes() : 0);
@@ -176,6 +190,9 @@ void Cache::count_reads(const LayerView& view, size_t n) {
 }
 
 namespace {
+
+// Of item i of a table with so many columns: row and column.
+std::pair<size_t, size_t> place_of(size_t i, size_t n_columns) { return {i / n_columns, i % n_columns}; }
 
 // Copies n queries' rows of one group, q [n][ldq] -> rows [n * group][head_dim].
 void gather_rows(const float* q, size_t ldq, size_t n, size_t group_values, float* rows) {
@@ -245,9 +262,11 @@ void Cache::attend_tiles(Worker& worker, size_t layer, const LayerView& view, si
   const size_t n_tiles = (n + kTileQueries - 1) / kTileQueries;
   const Selection everything = Selection::all();
   worker.share(static_cast<int64_t>(n_tiles * n_kv_heads), 1, [&](int64_t item, int64_t) {
-    // Late tiles see more tokens: they go first, so that the last ones handed out are short.
-    const size_t tile = n_tiles - 1 - static_cast<size_t>(item) / n_kv_heads;
-    const size_t head = static_cast<size_t>(item) % n_kv_heads;
+    // Late tiles see more tokens: they go first, so that the last ones handed out are short. Rows in a tier
+    // come head by head.
+    const auto [outer, inner] = place_of(static_cast<size_t>(item), store_.tier() ? n_tiles : n_kv_heads);
+    const size_t tile = n_tiles - 1 - (store_.tier() ? inner : outer);
+    const size_t head = store_.tier() ? outer : inner;
     const size_t start = tile * kTileQueries;
     const size_t count = std::min(kTileQueries, n - start);
     const size_t n_rows = count * group;
@@ -298,10 +317,14 @@ void Cache::attend_parts(Worker& worker, size_t layer, const LayerView& view, si
     own.rows = framed_queries(own.framed, parts, layer, head, {rows, n, group, view.n_tokens - n});
     if (selecting) select_rows(layer, view, head);
   });
+  if (selecting && worker.rank() == 0) want_rows(layer, view, n);
   worker.share(static_cast<int64_t>(parts.size() * n_kv_heads), 1, [&](int64_t item, int64_t) {
-    const size_t head = static_cast<size_t>(item) / parts.size();
-    const size_t index = static_cast<size_t>(item) % parts.size();
-    PartialState& state = part_states_[static_cast<size_t>(item)];
+    // Rows in a tier come page by page.
+    const auto [outer, inner] =
+        place_of(static_cast<size_t>(item), store_.tier() ? n_kv_heads : parts.size());
+    const size_t head = store_.tier() ? inner : outer;
+    const size_t index = store_.tier() ? outer : inner;
+    PartialState& state = part_states_[head * parts.size() + index];
     const HeadFrames own = frames(layer, head);
     Lane& lane = *lanes_[static_cast<size_t>(worker.rank())];
     QueryRows turned{};
@@ -363,12 +386,15 @@ uint64_t Cache::size_bytes() const {
 }
 
 void Cache::end_step() {
+  end_fetching();
   store_.commit(step_tokens_);
   if (reserving_) reserving_->end_step();
   if (key_reserving_) key_reserving_->end_step();
   stats_.n_tokens = n_tokens();
   placement_->plan(store_, stats_);
-  if (hot_) move_pages();
+  if (!hot_) return;
+  move_pages();
+  end_fetching();
 }
 
 void Cache::restore(size_t n_tokens, std::span<const LayerContents> contents, const Store::Fill& fill) {
@@ -382,7 +408,7 @@ void Cache::restore_reserving(std::vector<uint32_t> open) {
 }
 
 Cache Cache::fork() const {
-  Cache copy(statistics_, selector_->copy(), recipe_, geometry_, store_.pool());
+  Cache copy(statistics_, selector_->copy(), recipe_, geometry_, store_.pool(), store_.shared_tier());
   copy.store_ = store_.fork();
   copy.prompt_ = prompt_;
   if (dropping_) copy.dropping_.emplace(*dropping_);

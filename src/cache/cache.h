@@ -36,6 +36,7 @@ struct Residency {
   uint64_t hot_tokens = 0;      // rows that are read in exact form: sinks, open pages, kept rows, copies
   uint64_t cold_tokens = 0;     // rows that are coded and have no copy
   uint64_t dropped_tokens = 0;  // rows that have left for good
+  uint64_t outside_tokens = 0;  // of the hot and cold ones: rows that lie in a tier
   uint64_t sticky_tokens = 0;   // of the copies: those that stay
   uint64_t promotions = 0;      // see HotPages::Counters
   uint64_t page_ins = 0;
@@ -51,6 +52,9 @@ class Cache {
  public:
   // The pool outlives the cache. Throws Error where the recipe needs to know what the facts lack.
   Cache(const Recipe& recipe, const Geometry& geometry, PagePool& pool, ModelFacts facts = {});
+  // The same with a tier that others may have too (cache/make_tier.h).
+  Cache(const Recipe& recipe, const Geometry& geometry, PagePool& pool, ModelFacts facts,
+        std::shared_ptr<Tier> tier);
   Cache(Cache&&) noexcept;
   Cache& operator=(Cache&&) noexcept;
   ~Cache();
@@ -85,7 +89,8 @@ class Cache {
   void attend(Worker& worker, size_t layer, size_t first, size_t n, const float* q, size_t ldq, float* out,
               size_t ldo);
 
-  // The step's tokens are now part of the sequence.
+  // The step's tokens are now part of the sequence. Throws Error where a tier has failed: then they are not,
+  // what attend() gave is worth nothing, and every further step throws too.
   void end_step();
 
   // So many first tokens are coded: a crop() to fewer, other than to 0, is refused.
@@ -140,6 +145,10 @@ class Cache {
   void measure_mass(bool on) { measures_mass_ = on; }
 
  private:
+  // Query tokens attended together by one thread in a long prefill: with a group of 3 heads 96 rows, whose
+  // scores and outputs of a page stay in the second-level cache beside the expanded page.
+  static constexpr size_t kTileQueries = 32;
+
   friend class CachePages;  // tests look at the bytes of sealed pages
   struct Lane;              // what one member of the team works with
   class ExactParts;
@@ -156,7 +165,7 @@ class Cache {
   };
 
   Cache(std::shared_ptr<const CacheStatistics> statistics, std::unique_ptr<Selector> selector,
-        const Recipe& recipe, const Geometry& geometry, PagePool& pool);
+        const Recipe& recipe, const Geometry& geometry, PagePool& pool, std::shared_ptr<Tier> tier);
   void turn_to_sinks();
   const QueryRows& queries_of(const Parts::Part& part, const QueryRows& queries, Lane& lane,
                               QueryRows& turned) const;
@@ -168,6 +177,7 @@ class Cache {
   void check_budget(size_t n_new) const;
   void count_reads(const LayerView& view, size_t n);
   size_t due_pages() const;
+  bool seal_pages(Worker& worker, size_t layer, size_t n_total);
   // A decoded token that reads what a selector chooses (attend_selected.cpp).
   bool selects(size_t layer, const LayerView& view) const;
   void observe_selector(Worker& worker, size_t layer, const LayerView& view, size_t first, size_t n,
@@ -187,6 +197,13 @@ class Cache {
                     float* out, size_t ldo);
   void attend_parts(Worker& worker, size_t layer, const LayerView& view, size_t n, const float* q, size_t ldq,
                     float* out, size_t ldo);
+  // Rows in a tier (fetch_ahead.cpp).
+  static bool reads_in_tiles(size_t n) { return n > kTileQueries; }
+  void begin_fetching();
+  void look_ahead(size_t first);
+  void want_rows(size_t layer, const LayerView& view, size_t n);
+  void want_candidates(const LayerView& view, size_t head, const SparseHead& sparse) const;
+  void end_fetching();
   // The way of a decoded token through an index (attend_sparse.cpp).
   std::optional<SparseLimits> sparse_limits(size_t layer, const LayerView& view, size_t n) const;
   void attend_sparse(Worker& worker, size_t layer, const LayerView& view, const SparseLimits& limits,
@@ -247,6 +264,8 @@ class Cache {
   };
   std::vector<SparseReads> sparse_reads_;  // [kv_head]
   LayerView sparse_view_{};
+  TierCounts tier_before_;          // when the step began
+  std::vector<bool> looked_ahead_;  // [layer] in this step
   bool measures_mass_ = false;
   ReadObserver* observer_ = nullptr;
   std::unique_ptr<HotRows> hot_;

@@ -27,11 +27,16 @@ std::vector<uint32_t> geometry_values(const Geometry& geometry) {
   return values;
 }
 
+// A file says nothing of places: exact pages are the same bytes wherever they lie.
+size_t coded_pages(const Store& store, size_t layer) {
+  return store.layer_layout(layer).sealed.is_exact() ? 0 : store.view(layer, store.n_tokens()).n_sealed();
+}
+
 std::vector<uint64_t> row_values(const Cache& cache) {
   const Store& store = cache.store();
   std::vector<uint64_t> values = {cache.n_tokens()};
   for (size_t layer = 0; layer < store.n_layers(); ++layer) {
-    values.push_back(store.view(layer, cache.n_tokens()).n_sealed());
+    values.push_back(coded_pages(store, layer));
   }
   return values;
 }
@@ -63,7 +68,7 @@ Section pages_section(const Cache& cache) {
   uint64_t n_bytes = 0;
   for (size_t layer = 0; layer < store.n_layers(); ++layer) {
     n_bytes += layer_bytes(store.layer_layout(layer), cache.n_tokens(), store.left_tokens(layer),
-                           store.view(layer, cache.n_tokens()).n_sealed());
+                           coded_pages(store, layer));
   }
   return {"pages", true, n_bytes, [&cache](const ByteSink& sink) {
             for (size_t layer = 0; layer < cache.store().n_layers(); ++layer) {
@@ -79,7 +84,7 @@ Recipe read_recipe(const SectionFile& file) {
   if (!readable) file.fail_section("recipe", "it is not written as recipes are");
   try {
     const Recipe recipe = Recipe::parse(text);
-    if (recipe.text() == text) return recipe;
+    if (recipe.text() == text && !recipe.place.given()) return recipe;
   } catch (const Error& error) {
     file.fail_section("recipe", error.what());
   }
@@ -295,7 +300,7 @@ uint64_t calibration_hash(const Calibration& calibration, const Recipe& recipe) 
 }
 
 std::vector<Section> cache_sections(const Cache& cache) {
-  const std::string recipe = cache.recipe().text();
+  const std::string recipe = cache.recipe().without_place().text();
   const std::vector<uint32_t> geometry = geometry_values(cache.geometry());
   const std::vector<uint64_t> rows = row_values(cache);
   std::vector<Section> sections;
@@ -355,8 +360,9 @@ std::string SavedCache::mismatch(const Cache& cache) const {
       geometry.n_kv_heads != other.n_kv_heads) {
     return "the saved cache is of a model of another shape";
   }
-  if (!(recipe == cache.recipe())) {
-    return "the saved cache has the recipe " + recipe.text() + ", not " + cache.recipe().text();
+  if (!(recipe == cache.recipe().without_place())) {
+    return "the saved cache has the recipe " + recipe.text() + ", not " +
+           cache.recipe().without_place().text();
   }
   if (calibration && *calibration != calibration_hash(*cache.facts().calibration, recipe)) {
     return "the saved cache was coded with another calibration of the model";
@@ -372,7 +378,9 @@ void SavedCache::restore(Cache& cache, const ByteSink& done) const {
   std::span<const std::byte> rest = pages;
   std::vector<LayerContents> contents;
   for (size_t layer = 0; layer < geometry.n_layers; ++layer) {
-    contents.push_back({n_sealed[layer], n_left(layer), kept_positions[layer]});
+    const LayerLayout& layout = cache.store().layer_layout(layer);
+    const size_t n_outside = layout.sealed.is_exact() ? layout.sealed_pages(n_tokens) : 0;
+    contents.push_back({n_sealed[layer] + n_outside, n_left(layer), kept_positions[layer]});
   }
   cache.restore(n_tokens, contents, [&](std::span<std::byte> block) {
     QUIRE_CHECK(block.size() <= rest.size());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "attention/attend.h"
 #include "cache/prompt_statistics.h"
 #include "policy/digest.h"
 #include "policy/hot_pages.h"
@@ -10,6 +11,9 @@
 namespace quire {
 
 namespace {
+
+// Exact pages leave in whole runs, so that attention is split as it is where they stay.
+constexpr size_t kExactSealPages = kPagesPerRun;
 
 LayerLayout layer_layout(const Recipe& recipe, size_t layer, size_t n_kv_heads, size_t head_dim) {
   LayerLayout layout;
@@ -21,9 +25,12 @@ LayerLayout layer_layout(const Recipe& recipe, size_t layer, size_t n_kv_heads, 
     };
   }
   layout.open = {n_kv_heads, head_dim, recipe.key_format, recipe.value_format, digest};
-  layout.sealed = {n_kv_heads, head_dim, recipe.keys, recipe.values, digest};
+  layout.sealed = {n_kv_heads, head_dim, recipe.key_side(), recipe.value_side(), digest};
+  layout.sealed.outside = recipe.place.given();
+  layout.sealed.by_rows = recipe.place.given() && !recipe.coded && recipe.select.given();
   layout.seals = recipe.seals();
-  layout.sink_tokens = recipe.seals() ? recipe.sink_tokens : 0;
+  layout.seal_pages = recipe.coded ? 1 : kExactSealPages;
+  layout.sink_tokens = recipe.coded ? recipe.sink_tokens : 0;
   layout.tail_tokens = recipe.tail_tokens;
   layout.keeps_rows = recipe.full_rows > 0;
   if (recipe.coded && recipe.keep.given()) {
@@ -87,7 +94,8 @@ uint64_t step_peak(const std::vector<LayerLayout>& layouts, const std::vector<La
     const size_t n_after = layout.sealed_pages(after.n_tokens);
     return layout.sealed.bytes(n_after) - layout.sealed.bytes(n_sealed) + layout.copy_bytes(n_after) -
            layout.copy_bytes(n_sealed) + (n_after > n_sealed ? layout.exact_key_bytes(n_after) : 0) +
-           (n_sealed == 0 && n_after > 0 ? layout.beside_bytes() : 0);
+           (n_sealed == 0 && n_after > 0 ? layout.beside_bytes() : 0) +
+           layout.window_bytes(n_after - n_sealed);
   };
   uint64_t held = 0;
   for (size_t i = 0; i < layouts.size(); ++i) {

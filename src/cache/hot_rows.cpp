@@ -151,9 +151,13 @@ Residency Cache::residency() const {
     const LayerView view = store_.view(layer, n_tokens());
     if (view.layout->n_kv_heads == 0) continue;
     const size_t n_coded = view.n_sealed() * kTokensPerPage;
-    const uint64_t n_cold = n_coded > 0 ? n_coded - view.n_exact_sealed() : 0;
+    const uint64_t n_cold =
+        n_coded > 0 && !view.layer->sealed.is_exact() ? n_coded - view.n_exact_sealed() : 0;
     const size_t n_sinks = n_coded == 0 && view.sinks != nullptr ? view.layer->sink_tokens : 0;
     residency.dropped_tokens = n_tokens() - view.n_tokens - n_sinks;
+    for (size_t page = 0; first && page < view.n_sealed(); ++page) {
+      residency.outside_tokens += view.is_outside(page) ? kTokensPerPage : 0;
+    }
     residency.cold_tokens = first ? n_cold : std::min(residency.cold_tokens, n_cold);
     first = false;
   }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cache/named_recipes.h"
+#include "cache/place_settings.h"
 #include "cache/recipe_parser.h"
 
 namespace quire {
@@ -16,6 +17,9 @@ std::string_view setting_name(std::string_view part) {
   const size_t equals = part.find('=');
   return equals == std::string_view::npos || part.find('(') < equals ? "" : part.substr(0, equals);
 }
+
+// The same where what follows may be NAME(...).
+std::string_view name_before_parenthesis(std::string_view part) { return part.substr(0, part.find('=')); }
 
 std::string policy_summary(Policy policy) {
   const PolicyInfo& entry = info(policy);
@@ -50,6 +54,8 @@ std::vector<RecipeInfo> list_recipes() {
     all.push_back({std::string(kKeys[static_cast<size_t>(info(policy).axis)]) + info(policy).name,
                    std::string("as in the recipe ") + info(policy).recipe});
   }
+  all.push_back({"place=host", place_summary(PagePlace::Kind::kHost)});
+  all.push_back({"place=disk(path=...)", place_summary(PagePlace::Kind::kDisk)});
   for (const FormatInfo& entry : kFormats)
     all.push_back({entry.name, std::string("every token: ") + entry.summary});
   for (int i = 0; i < kCodeCount; ++i) {
@@ -108,6 +114,12 @@ std::string named_text(const Recipe& recipe, const NamedRecipe& named) {
 
 }  // namespace
 
+Recipe Recipe::without_place() const {
+  Recipe other = *this;
+  other.place = {};
+  return other;
+}
+
 FrameKind Recipe::frame_of(const SideFormat& side) const {
   if (!side.coded) return FrameKind::kPlain;
   if (frame) return *frame;
@@ -124,6 +136,7 @@ bool Recipe::needs_calibration() const {
 }
 
 std::string Recipe::text() const {
+  if (place.given()) return without_place().text() + "," + place_text(place);
   if (*this == Recipe{}) return "full";
   if (const NamedRecipe* named = name_of(*this)) return named_text(*this, *named);
   std::string settings = exact_rows_text(*this, exact_defaults(keys), "tail") + frame_text(*this, 0);
@@ -147,7 +160,7 @@ std::vector<Recipe> Recipe::parse_list(std::string_view text) {
     const std::string_view name = setting_name(part);
     const bool goes_on =
         !name.empty() && !names.empty() && std::find(names.begin(), names.end(), name) == names.end();
-    if (goes_on) {
+    if (goes_on || (name_before_parenthesis(part) == "place" && !texts.empty())) {
       texts.back().append(",").append(part);
     } else {
       texts.emplace_back(part);

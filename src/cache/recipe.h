@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cache/place.h"
 #include "format/row_format.h"
 #include "format/side_format.h"
 #include "policy/index_budget.h"
@@ -51,10 +52,12 @@ struct Recipe {
   PolicyChoice keep = {};
   PolicyChoice select = {};
   PolicyChoice promote = {};
+  PagePlace place = {};
 
   bool operator==(const Recipe&) const = default;
 
-  bool seals() const { return coded; }
+  // Pages older than the tail get another form, or leave for a tier.
+  bool seals() const { return coded || place.given(); }
   // Rows leave the cache for good.
   bool drops() const { return keep.given() && !coded; }
   // The sequence may be longer than the model's context, of which a step sees so many tokens at most.
@@ -69,6 +72,9 @@ struct Recipe {
   // Rows are named by the model's trained predictor.
   bool needs_butler() const { return select.policy == Policy::kButler; }
 
+  // The same rows, all of them in memory.
+  Recipe without_place() const;
+
   // The canonical text: parse(text()) is the same recipe.
   //   full                       every token, f16 keys and values
   //   k=bf16,v=f16               every token in the formats named
@@ -80,19 +86,23 @@ struct Recipe {
   //   h2o(budget=10%)            = keep=h2o(budget=10%)
   //   k=turbo2,v=turbo2,keep=log(reserve=128)
   //   monarch(window=256)        = k=nested4,v=nested3,tail=256,select=sign,promote=pages
+  // and behind any of them where its rows lie, if that is not memory:
+  //   butler(budget=5%),place=disk(path=/tmp,size=8G)
   std::string text() const;
 
   // Reads `full`, a named recipe, a format's name for both sides, each with settings in parentheses, or
   // settings alone: k=FORMAT, v=FORMAT, sink=N, tail=N, frame=plain|rotated|calibrated|centred,
-  // stats=model|prompt, full_rows=N, keep=POLICY(...), select=sign(...) or POLICY(...), promote=POLICY(...).
+  // stats=model|prompt, full_rows=N, keep=POLICY(...), select=sign(...) or POLICY(...), promote=POLICY(...),
+  // place=host(...), place=disk(path=FOLDER,...).
   // In the parentheses of a named recipe the settings of its policy stand as well; of sign: budget=P%|N,
   // mass=SHARE, candidates=X, dense=LAYERS, queries=max|mean. Throws Error of one sentence; an unknown name
   // is answered with the nearest known.
   static Recipe parse(std::string_view text);
 
-  // Reads a list of recipes with commas between them. A comma in parentheses belongs to its recipe. A recipe
-  // that begins with a setting (NAME=) goes on over the parts behind it that are settings too, until one is
-  // given again: that one begins the next recipe. So these are two recipes each:
+  // Reads a list of recipes with commas between them. A comma in parentheses belongs to its recipe, and so
+  // does place= behind it. A recipe that begins with a setting (NAME=) goes on over the parts behind it that
+  // are settings too, until one is given again: that one begins the next recipe. So these are two recipes
+  // each:
   //   turbo4,k=turbo4,v=turbo3,tail=128
   //   k=turbo4,v=turbo3,k=q8,v=q4
   static std::vector<Recipe> parse_list(std::string_view text);

@@ -5,6 +5,7 @@
 
 #include "base/edit_distance.h"
 #include "base/error.h"
+#include "cache/place_settings.h"
 #include "policy/retention.h"
 
 namespace quire {
@@ -73,16 +74,27 @@ void RecipeParser::fail(const std::string& what) const {
   throw Error("recipe '" + shown(whole_) + "': " + what);
 }
 
+// Behind a named recipe a place may stand after a comma. The text before it.
+std::string_view RecipeParser::take_place(std::string_view text) {
+  const std::vector<std::string_view> parts = split_at_commas(text);
+  if (parts.size() != 2 || !parts[1].starts_with("place=")) return text;
+  parse_setting(parts[1]);
+  return parts[0];
+}
+
 Recipe RecipeParser::parse() {
-  const size_t open = whole_.find('(');
-  const std::string_view name = whole_.substr(0, open);
-  if (name.find('=') != std::string_view::npos) {
-    parse_settings(whole_);
+  std::string_view text = whole_;
+  std::string_view name = text.substr(0, text.find('('));
+  if (name.substr(0, name.find(',')).find('=') != std::string_view::npos) {
+    parse_settings(text);
   } else {
-    if (open != std::string_view::npos && !whole_.ends_with(')')) fail("the parenthesis is not closed");
+    text = take_place(text);
+    const size_t open = text.find('(');
+    name = text.substr(0, open);
+    if (open != std::string_view::npos && !text.ends_with(')')) fail("the parenthesis is not closed");
     parse_named(name);
-    if (open != std::string_view::npos && open + 2 < whole_.size()) {
-      parse_settings(whole_.substr(open + 1, whole_.size() - open - 2));
+    if (open != std::string_view::npos && open + 2 < text.size()) {
+      parse_settings(text.substr(open + 1, text.size() - open - 2));
     }
   }
   finish();
@@ -124,8 +136,8 @@ void RecipeParser::parse_setting(std::string_view setting) {
   if (setting == "partial" && parse_policy_setting(setting, "on")) return;
   if (equals == std::string_view::npos) {
     fail("'" + shown(setting) +
-         "' is not a setting; k=, v=, sink=, tail=, frame=, stats=, full_rows=, keep=, select= and promote= "
-         "are");
+         "' is not a setting; k=, v=, sink=, tail=, frame=, stats=, full_rows=, keep=, select=, promote= and "
+         "place= are");
   }
   const std::string_view value = setting.substr(equals + 1);
   if (name == "k") {
@@ -138,6 +150,8 @@ void RecipeParser::parse_setting(std::string_view setting) {
     if (value != "model" && value != "prompt")
       fail("stats= takes model or prompt, not '" + shown(value) + "'");
     once(stats_, name) = value == "prompt";
+  } else if (name == "place") {
+    once(place_, name) = parse_place(value, fail_);
   } else if (name == "select") {
     parse_selection(value);
   } else if (name == "keep") {
@@ -146,8 +160,8 @@ void RecipeParser::parse_setting(std::string_view setting) {
     parse_policy(PolicyAxis::kPromote, name, value);
   } else if (!parse_exact_rows(name, value) && !parse_policy_setting(name, value)) {
     fail("there is no setting '" + shown(name) + "'; did you mean '" +
-         nearest(name,
-                 {"k", "v", "sink", "tail", "frame", "stats", "full_rows", "keep", "select", "promote"}) +
+         nearest(name, {"k", "v", "sink", "tail", "frame", "stats", "full_rows", "keep", "select", "promote",
+                        "place"}) +
          "'?");
   }
 }
@@ -282,13 +296,23 @@ void RecipeParser::finish() {
   }
   check_keep(keys, values);
   check_policies(keys);
+  recipe_.place = place_.value_or(PagePlace{});
   if (keys.coded || values.coded) {
     recipe_.coded = true;
     recipe_.keys = keys;
     recipe_.values = values;
-    return finish_coded(keys);
+    finish_coded(keys);
+  } else {
+    finish_exact(keys, values);
   }
-  finish_exact(keys, values);
+  check_place();
+}
+
+void RecipeParser::check_place() const {
+  if (!recipe_.place.given() || !recipe_.drops()) return;
+  const std::string name = recipe_.place.kind == PagePlace::Kind::kDisk ? "place=disk" : "place=host";
+  fail(name + " is for rows that stay, and " + policy_text(PolicyAxis::kKeep) +
+       " drops those that would leave");
 }
 
 void RecipeParser::finish_coded(const SideFormat& keys) {

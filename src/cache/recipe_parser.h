@@ -51,6 +51,8 @@ class RecipeParser {
   void check_index(const SideFormat& keys, const SideFormat& values) const;
   void check_keep(const SideFormat& keys, const SideFormat& values) const;
   void check_policies(const SideFormat& keys) const;
+  void check_place() const;
+  std::string_view take_place(std::string_view text);
   PolicyChoice choice_of(PolicyAxis axis) const;
   std::string policy_text(PolicyAxis axis) const;
 
@@ -76,6 +78,7 @@ class RecipeParser {
   std::optional<SideFormat> values_;
   std::optional<size_t> sink_;
   std::optional<size_t> tail_;
+  std::optional<PagePlace> place_;
 };
 
 }  // namespace quire

@@ -72,7 +72,7 @@ uint64_t Session::full_f16_bytes() const {
 
 // What the pool would hold at most while this cache grows to n tokens.
 uint64_t Session::peak_bytes(size_t n_tokens) const {
-  const uint64_t used = engine_.pool().used_bytes();
+  const uint64_t used = engine_.pool().account().firm_bytes();
   const uint64_t others = used - std::min(used, cache_.store().size_bytes());
   return others + cache_.geometry().peak_bytes(options_.recipe, cache_.rows(), n_tokens, chunk_tokens_);
 }

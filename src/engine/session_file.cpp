@@ -101,7 +101,11 @@ void SavedSession::check(const Session& session) const {
          std::to_string(session.context_tokens()));
   }
   const PagePool& pool = session.cache().store().pool();
-  const uint64_t needed = pool.used_bytes() + cache_.pages.size();
+  const Cache& cache = session.cache();
+  const uint64_t needed =
+      pool.account().firm_bytes() + (cache.store().tier() == nullptr
+                                         ? cache_.pages.size()
+                                         : cache.geometry().cache_bytes(cache.recipe(), tokens_.size()));
   if (pool.budget_bytes() != 0 && needed > pool.budget_bytes()) {
     fail("the saved cache of " + std::to_string(tokens_.size()) + " tokens takes " + std::to_string(needed) +
          " bytes, but the budget is " + std::to_string(pool.budget_bytes()));

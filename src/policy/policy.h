@@ -10,6 +10,7 @@
 #include "store/head_frames.h"
 #include "store/selection.h"
 #include "store/store.h"
+#include "tier/tier_counts.h"
 
 namespace quire {
 
@@ -42,6 +43,8 @@ struct StepStats {
   size_t observed_layers = 0;
   // Where rows are named ahead of their layers (Selector::predict).
   PredictionCounts predictions = {};
+  // Where rows lie in a tier: of the tier, whoever shares it.
+  TierCounts tier = {};
 };
 
 // One KV head of a step of one token, which the view already holds.
@@ -67,6 +70,11 @@ class Selector {
   virtual std::unique_ptr<Selector> copy() const = 0;
   // Whether a step of one token leaves out rows of a layer that holds n_tokens, the step's included.
   virtual bool selects(size_t layer, size_t n_tokens) const = 0;
+  // Whether it leaves out rows of a layer that has not run yet: known at the beginning of a step.
+  virtual bool may_select(size_t layer, size_t n_tokens) const { return selects(layer, n_tokens); }
+  // Marks the rows that select() is going to mark, if they are known before the layer's queries: step.q is
+  // not.
+  virtual bool select_ahead(const HeadStep&, Selection&) { return false; }
   // Marks rows; where selects() says so.
   virtual void select(const HeadStep& step, Selection& selection) = 0;
 

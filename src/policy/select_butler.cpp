@@ -65,6 +65,14 @@ class SelectButler : public Selector {
 
   bool selects(size_t layer, size_t) const override { return sparse_ && !named_[layer].is_all(); }
 
+  bool may_select(size_t layer, size_t) const override { return sparse_ && layer > 0; }
+
+  bool select_ahead(const HeadStep& step, Selection& selection) override {
+    if (!selects(step.layer, step.view->n_tokens)) return false;
+    select(step, selection);
+    return true;
+  }
+
   void select(const HeadStep& step, Selection& selection) override {
     const size_t n_tokens = step.view->n_tokens;
     const Shares shares = shares_of(n_tokens);

@@ -43,11 +43,11 @@ void Store::visit_blocks(size_t layer, const std::function<void(std::span<const 
   const size_t n_last = n_rows % kTokensPerPage;
   for (size_t i = 0; i < n_pages; ++i) {
     const Page& page = *pages_[layer][i];
-    const std::span<const std::byte> bytes(page.data, page.size_bytes);
     if (i + 1 < n_pages || n_last == 0) {
-      visit(bytes);
+      visit_page(layer, page, visit);
       continue;
     }
+    const std::span<const std::byte> bytes(page.data, page.size_bytes);
     std::vector<std::byte> last(bytes.begin(), bytes.end());
     clear_rows_from(layouts_[layer], n_last, last.data());
     visit(last);
@@ -92,6 +92,12 @@ void Store::restore_layer(size_t layer, const LayerContents& contents, const Fil
   }
   for (size_t i = 0; i < pages_for(n_rows); ++i) {
     const bool sealed = i < n_sealed;
+    if (sealed && layout.sealed.outside) {
+      std::vector<std::byte> whole(layout.sealed.page_bytes());
+      fill(whole);
+      pages_[layer].push_back(move_out(layer, whole));
+      continue;
+    }
     pages_[layer].push_back(filled(sealed ? layout.sealed.page_bytes() : layout.open.page_bytes()));
     pages_[layer].back()->sealed = sealed;
   }
@@ -100,7 +106,7 @@ void Store::restore_layer(size_t layer, const LayerContents& contents, const Fil
 
 void Store::restore(size_t n_tokens, std::span<const LayerContents> contents, const Fill& fill) {
   QUIRE_CHECK(n_tokens_ == 0 && contents.size() == n_layers());
-  Store made(layouts_, *pool_);
+  Store made(layouts_, *pool_, tier_);
   made.n_tokens_ = n_tokens;
   for (size_t layer = 0; layer < n_layers(); ++layer) made.restore_layer(layer, contents[layer], fill);
   *this = std::move(made);

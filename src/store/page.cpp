@@ -50,7 +50,7 @@ PageRef PagePool::allocate(size_t n_bytes) {
 
 std::byte* PagePool::carve(size_t n_bytes) {
   // Cache lines are not shared between pages; kernels may read a register past the end of a page.
-  const size_t rounded = (n_bytes + 63) / 64 * 64;
+  const size_t rounded = std::max<size_t>(64, (n_bytes + 63) / 64 * 64);
   if (free_bytes_ < rounded + kSpareBytes) {
     // A whole number of pages: a remainder too small for one would be lost.
     const size_t slab_bytes = (kSlabBytes + rounded - 1) / rounded * rounded + kSpareBytes;

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "kernels/ops.h"
+#include "store/staged_rows.h"
 #include "store/store.h"
 
 namespace quire {
@@ -129,11 +130,14 @@ DecodedPage decode_page(const LayerView& view, size_t kv_head, size_t page, uint
   const size_t n_values = kTokensPerPage * dim + kSpareBytes / sizeof(float);
   DecodedPage decoded{std::vector<float>(n_values), std::vector<float>(n_values)};
   std::vector<float> turned(n_values);  // keys [head_dim][64]
+  StagedRows staged;
+  staged.load(view, kv_head, page, rows, PieceUse::kSelected);
+  const KeyPage key_page = {view.index(kv_head, page), reinterpret_cast<const uint8_t*>(staged.keys(page))};
   ops().codes.open_keys[static_cast<size_t>(layout.keys.code)](*frames.key_book, static_cast<int>(dim),
-                                                               view.key_page(kv_head, page), turned.data());
+                                                               key_page, turned.data());
   ops().codes.open_values[static_cast<size_t>(layout.values.code)](
-      *frames.value_book, static_cast<int>(dim), reinterpret_cast<const uint8_t*>(view.values(kv_head, page)),
-      rows, decoded.values.data());
+      *frames.value_book, static_cast<int>(dim), reinterpret_cast<const uint8_t*>(staged.values(page)), rows,
+      decoded.values.data());
   for (size_t t = 0; t < kTokensPerPage; ++t) {
     if ((rows >> t & 1) == 0) continue;
     float* key = decoded.keys.data() + t * dim;

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "kernels/ops.h"
+#include "store/outside.h"
 #include "store/sealing.h"
 
 namespace quire {
@@ -14,8 +15,9 @@ namespace {
 size_t pages_for(size_t n_tokens) { return (n_tokens + kTokensPerPage - 1) / kTokensPerPage; }
 }  // namespace
 
-Store::Store(std::vector<LayerLayout> layouts, PagePool& pool)
-    : layouts_(std::move(layouts)),
+Store::Store(std::vector<LayerLayout> layouts, PagePool& pool, std::shared_ptr<Tier> tier)
+    : tier_(std::move(tier)),
+      layouts_(std::move(layouts)),
       pool_(&pool),
       pages_(layouts_.size()),
       index_blocks_(layouts_.size()),
@@ -26,6 +28,7 @@ Store::Store(std::vector<LayerLayout> layouts, PagePool& pool)
       copy_pages_(layouts_.size()) {
   for (const LayerLayout& layout : layouts_) {
     if (layout.copy_slots > 0) copies_ = CopyTable(layout.copy_tokens, layout.sink_tokens);
+    QUIRE_CHECK(!layout.sealed.outside || tier_ != nullptr);
   }
 }
 
@@ -118,8 +121,12 @@ Store::Growth Store::growth(size_t layer, size_t n_new) const {
     growth.coded = index_growth(layer, n_sealed, n_to_seal) + layout.exact_key_bytes(n_to_seal);
     if (exact_keys_[layer].use_count() == 1) growth.freed = layout.exact_key_bytes(n_sealed);
   }
+  if (n_to_seal > n_sealed) {
+    growth.coded += layout.window_bytes(n_to_seal - n_sealed);
+    growth.freed += layout.window_bytes(n_to_seal - n_sealed);
+  }
   for (size_t page = n_sealed; page < n_to_seal; ++page) {
-    growth.coded += layout.sealed.page_bytes() + (page == 0 ? layout.beside_bytes() : 0);
+    growth.coded += layout.sealed.memory_bytes() + (page == 0 ? layout.beside_bytes() : 0);
     if (page >= first || !shared(page)) growth.freed += layout.open.page_bytes();
   }
   return growth;
@@ -166,8 +173,13 @@ Store::Sealing Store::begin_sealing(size_t layer, size_t n_tokens) const {
   Sealing sealing;
   sealing.last = layout.sealed_pages(n_tokens);
   sealing.first = std::min(view(layer, n_tokens).n_sealed(), sealing.last);
+  if (layout.sealed.outside) {
+    sealing.last = std::min(sealing.last, sealing.first + layout.window_pages());
+    sealing.window = std::make_shared<OutsideWindow>(*tier_, layout.sealed.pieces(),
+                                                     sealing.last - sealing.first, pool_->account());
+  }
   for (size_t page = sealing.first; page < sealing.last; ++page) {
-    sealing.coded.push_back(pool_->allocate(layout.sealed.page_bytes()));
+    sealing.coded.push_back(pool_->allocate(layout.sealed.memory_bytes()));
     sealing.coded.back()->sealed = true;
   }
   sealing.index_blocks = writable_index_blocks(layer, sealing.first, sealing.last);
@@ -226,15 +238,23 @@ void Store::seal(const Sealing& sealing, size_t layer, size_t page, size_t kv_he
     const size_t block = page / kPagesPerIndexBlock - sealing.first / kPagesPerIndexBlock;
     index = sealing.index_blocks[block]->data + layout.sealed.index_offset(kv_head, page);
   }
+  std::vector<std::byte> room(layout.sealed.outside ? layout.sealed.head_bytes() + kSpareBytes : 0);
+  std::byte* rows = layout.sealed.outside ? room.data() : coded + layout.sealed.key_offset(kv_head);
   seal_keys(layout.open.key_format, layout.sealed.keys, frames, layout.open.head_dim, page * kTokensPerPage,
-            open + layout.open.key_offset(kv_head), index, coded + layout.sealed.key_offset(kv_head));
+            open + layout.open.key_offset(kv_head), index, rows);
   seal_values(layout.open.value_format, layout.sealed.values, frames, layout.open.head_dim,
-              open + layout.open.value_offset(kv_head), coded + layout.sealed.value_offset(kv_head));
+              open + layout.open.value_offset(kv_head), rows + layout.sealed.key_bytes());
+  if (sealing.window != nullptr) sealing.window->put(page - sealing.first, kv_head, rows);
   std::memcpy(coded + layout.sealed.digest_offset(kv_head), open + layout.open.digest_offset(kv_head),
               layout.open.digest_bytes);
 }
 
 void Store::end_sealing(Sealing&& sealing, size_t layer) {
+  if (sealing.window != nullptr) {
+    const std::vector<std::shared_ptr<OutsidePage>> outside = sealing.window->write();
+    for (size_t i = 0; i < outside.size(); ++i) sealing.coded[i]->outside = outside[i];
+    sealing.window.reset();
+  }
   for (size_t page = sealing.first; page < sealing.last; ++page) {
     pages_[layer][page] = std::move(sealing.coded[page - sealing.first]);
   }
@@ -256,7 +276,8 @@ size_t Store::coded_tokens() const {
   for (size_t layer = 0; layer < n_layers(); ++layer) {
     const size_t n_sealed = view(layer, n_tokens_).n_sealed();
     const bool moved = layouts_[layer].drops() || (n_sealed > 0 && layouts_[layer].moves_rows());
-    most = std::max(most, moved ? n_tokens_ : n_sealed * kTokensPerPage);
+    const size_t n_coded = layouts_[layer].sealed.is_exact() ? 0 : n_sealed * kTokensPerPage;
+    most = std::max(most, moved ? n_tokens_ : n_coded);
   }
   return most;
 }
@@ -266,6 +287,15 @@ void Store::crop(size_t n_tokens) {
   if (n_tokens > 0 && n_tokens < coded_tokens()) {
     throw Error("the cache cannot be cut to " + std::to_string(n_tokens) + " tokens: the first " +
                 std::to_string(coded_tokens()) + " are coded or have moved");
+  }
+  for (size_t layer = 0; layer < n_layers() && n_tokens > 0; ++layer) {
+    const LayerLayout& layout = layouts_[layer];
+    const size_t n_whole = n_tokens / kTokensPerPage / layout.seal_pages * layout.seal_pages;
+    // Rows that have left for a tier come back where some of their pages' go.
+    if (n_whole < view(layer, n_tokens_).n_sealed() && layout.sealed.outside && layout.sealed.is_exact()) {
+      pages_[layer].resize(std::min(pages_[layer].size(), pages_for(n_tokens)));
+      bring_back(layer, n_whole);
+    }
   }
   n_tokens_ = n_tokens;
   if (n_tokens == 0) std::fill(left_.begin(), left_.end(), 0);

@@ -5,9 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
+#include "base/error.h"
 #include "format/row_format.h"
 #include "format/side_format.h"
 #include "store/exact_keys.h"
@@ -16,6 +18,7 @@
 #include "store/log_reserve.h"
 #include "store/page.h"
 #include "store/row_copies.h"
+#include "tier/tier.h"
 
 namespace quire {
 
@@ -48,23 +51,32 @@ struct RowLayout {
   size_t digest_offset(size_t kv_head) const { return n_kv_heads * head_bytes() + kv_head * digest_bytes; }
 };
 
-// The same of sealed pages, whose rows are coded. Offsets as in RowLayout. The index of keys that have one
-// lies apart, in blocks of several pages: [kv_head][page][index_bytes].
+// The same of sealed pages, whose rows are coded, or exact where they leave for a tier. Offsets as in
+// RowLayout. The index of keys that have one lies apart, in blocks of several pages:
+// [kv_head][page][index_bytes].
 struct SealedLayout {
   size_t n_kv_heads = 0;
   size_t head_dim = 0;
   SideFormat keys;
   SideFormat values;
   size_t digest_bytes = 0;
+  bool outside = false;  // rows lie in a tier, and of a page only its digests in memory
+  bool by_rows = false;  // of these, exact ones: fetched one by one
 
   size_t index_bytes() const { return index_page_bytes(keys, head_dim); }  // 0: keys without an index
   size_t key_bytes() const { return key_page_bytes(keys, head_dim) - index_bytes(); }
   size_t value_bytes() const { return value_page_bytes(values, head_dim); }
   size_t head_bytes() const { return key_bytes() + value_bytes(); }
+  bool is_exact() const { return !keys.coded && !values.coded; }
+  // Of its rows and digests, and what of them lies in memory.
   size_t page_bytes() const { return n_kv_heads * (head_bytes() + digest_bytes); }
+  size_t memory_bytes() const { return outside ? n_kv_heads * digest_bytes : page_bytes(); }
+  PieceLayout pieces() const { return {n_kv_heads, key_bytes(), value_bytes(), by_rows, head_dim}; }
   size_t key_offset(size_t kv_head) const { return kv_head * head_bytes(); }
   size_t value_offset(size_t kv_head) const { return kv_head * head_bytes() + key_bytes(); }
-  size_t digest_offset(size_t kv_head) const { return n_kv_heads * head_bytes() + kv_head * digest_bytes; }
+  size_t digest_offset(size_t kv_head) const {
+    return (outside ? 0 : n_kv_heads * head_bytes()) + kv_head * digest_bytes;
+  }
 
   size_t index_block_bytes() const { return n_kv_heads * kPagesPerIndexBlock * index_bytes(); }
   size_t index_offset(size_t kv_head, size_t page) const {
@@ -73,9 +85,9 @@ struct SealedLayout {
   size_t index_blocks(size_t n_pages) const {
     return index_bytes() == 0 ? 0 : (n_pages + kPagesPerIndexBlock - 1) / kPagesPerIndexBlock;
   }
-  // Of so many pages and the blocks of their index, which are whole.
+  // In memory, of so many pages and the blocks of their index, which are whole.
   uint64_t bytes(size_t n_pages) const {
-    return n_pages * page_bytes() + index_blocks(n_pages) * index_block_bytes();
+    return n_pages * memory_bytes() + index_blocks(n_pages) * index_block_bytes();
   }
 };
 
@@ -83,7 +95,8 @@ struct SealedLayout {
 struct LayerLayout {
   RowLayout open;
   SealedLayout sealed;     // equal sizes mean nothing unless `seals`
-  bool seals = false;      // pages older than the tail are coded
+  bool seals = false;      // pages older than the tail are coded, or leave for a tier
+  size_t seal_pages = 1;   // so many at a time
   size_t sink_tokens = 0;  // of the first page, at most 16: kept exact beside its sealed form
   size_t tail_tokens = 0;  // at least so many of the newest tokens are in open pages
   // No page is sealed before the layer holds so many tokens: statistics of the prompt are made of them.
@@ -140,7 +153,19 @@ struct LayerLayout {
   size_t sealed_pages(size_t n_tokens) const {
     if (!seals || n_tokens < first_seal_tokens) return 0;
     if (reserve.given()) return reserve.n_settled(n_tokens) / kTokensPerPage;
-    return n_tokens <= tail_tokens ? 0 : (n_tokens - tail_tokens) / kTokensPerPage;
+    return n_tokens <= tail_tokens ? 0 : (n_tokens - tail_tokens) / kTokensPerPage / seal_pages * seal_pages;
+  }
+  // Of pages on their way to a tier, so many have their rows in memory once more at a time.
+  size_t window_pages() const {
+    constexpr size_t kMostBytes = size_t{1} << 20;
+    const size_t n_bytes = sealed.pieces().page_bytes();
+    return std::max<size_t>(1, n_bytes == 0 ? kMostBytes : kMostBytes / n_bytes);
+  }
+  // At most, while n_pages are sealed.
+  uint64_t window_bytes(size_t n_pages) const {
+    if (!sealed.outside) return 0;
+    constexpr size_t kPadding = 4096;  // of a page in a slab, at most
+    return std::min(n_pages, window_pages()) * (sealed.pieces().page_bytes() + kPadding);
   }
   // Bytes of all pages when n_sealed of those that n_rows take are coded; at most, where rows have copies.
   uint64_t bytes(size_t n_rows, size_t n_sealed) const {
@@ -169,15 +194,14 @@ struct LayerView {
     const auto is_sealed = [](const PageRef& page) { return page->sealed; };
     return static_cast<size_t>(std::partition_point(pages.begin(), pages.end(), is_sealed) - pages.begin());
   }
+  // Where its rows are in memory; of those outside see StagedRows.
   const std::byte* keys(size_t kv_head, size_t page) const {
+    QUIRE_DCHECK(!is_outside(page));
     const size_t offset =
         pages[page]->sealed ? layer->sealed.key_offset(kv_head) : layout->key_offset(kv_head);
     return pages[page]->data + offset;
   }
-  // Of a sealed page, whose keys are coded.
-  KeyPage key_page(size_t kv_head, size_t page) const {
-    return {index(kv_head, page), reinterpret_cast<const uint8_t*>(keys(kv_head, page))};
-  }
+  bool is_outside(size_t page) const { return pages[page]->outside != nullptr; }
   // nullptr: keys without an index.
   const uint8_t* index(size_t kv_head, size_t page) const {
     if (index_blocks.empty()) return nullptr;
@@ -185,6 +209,7 @@ struct LayerView {
            layer->sealed.index_offset(kv_head, page);
   }
   const std::byte* values(size_t kv_head, size_t page) const {
+    QUIRE_DCHECK(!is_outside(page));
     const size_t offset =
         pages[page]->sealed ? layer->sealed.value_offset(kv_head) : layout->value_offset(kv_head);
     return pages[page]->data + offset;
@@ -228,12 +253,14 @@ struct LayerContents {
   std::vector<uint32_t> kept_positions = {};
 };
 
+class OutsideWindow;  // store/outside.h
+
 // Owns the pages of a sequence. Growth is in two steps, so that layers can be written in any order and by
 // several threads: extend() makes room on all layers, commit() makes the rows part of the sequence.
 class Store {
  public:
-  // One layout per layer; the pool outlives the store.
-  Store(std::vector<LayerLayout> layouts, PagePool& pool);
+  // One layout per layer; the pool outlives the store. The tier is for layers whose sealed pages lie outside.
+  Store(std::vector<LayerLayout> layouts, PagePool& pool, std::shared_ptr<Tier> tier = nullptr);
   // A store whose pages all stay open.
   Store(const std::vector<RowLayout>& layouts, PagePool& pool);
 
@@ -258,9 +285,11 @@ class Store {
     size_t first = 0;  // pages first..last - 1
     size_t last = 0;
     std::vector<PageRef> coded;
-    std::vector<PageRef> index_blocks;  // of pages first..last - 1; the first may be in use already
-    PageRef sinks;                      // if page 0 is among them
+    std::vector<PageRef> index_blocks;      // of pages first..last - 1; the first may be in use already
+    PageRef sinks;                          // if page 0 is among them
+    std::shared_ptr<OutsideWindow> window;  // of pages that leave for a tier
   };
+  // Of pages that leave for a tier, not more than a window takes: it is to be called again until none is due.
   Sealing begin_sealing(size_t layer, size_t n_tokens) const;
   void seal(const Sealing& sealing, size_t layer, size_t page, size_t kv_head,
             const HeadFrames& frames) const;
@@ -328,7 +357,10 @@ class Store {
   }
 
   PagePool& pool() const { return *pool_; }
-  // Bytes of all pages of this sequence, shared ones counted in full.
+  // nullptr: everything lies in memory.
+  Tier* tier() const { return tier_.get(); }
+  const std::shared_ptr<Tier>& shared_tier() const { return tier_; }
+  // Bytes of all pages of this sequence in memory, shared ones counted in full.
   uint64_t size_bytes() const;
 
  private:
@@ -362,6 +394,13 @@ class Store {
   void decode_copy(size_t layer, size_t kv_head, size_t page, size_t slot, const HeadFrames& frames,
                    Page& to);
 
+  PageRef page_beside(size_t layer, OutsidePageRef outside) const;
+  PageRef move_out(size_t layer, std::span<const std::byte> whole) const;
+  void bring_back(size_t layer, size_t first);
+  void visit_page(size_t layer, const Page& page,
+                  const std::function<void(std::span<const std::byte>)>& visit) const;
+
+  std::shared_ptr<Tier> tier_;  // outlives the pages
   std::vector<LayerLayout> layouts_;
   PagePool* pool_;
   std::vector<std::vector<PageRef>> pages_;            // [layer][page]

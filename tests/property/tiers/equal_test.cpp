@@ -1,0 +1,86 @@
+// A tier changes nothing of what attention gives.
+#include <gtest/gtest.h>
+
+#include "property/tiers/scene.h"
+
+namespace quire::test {
+namespace {
+
+constexpr HeadShape kShape{6, 2, 64};
+
+// Every recipe on every device, with far less memory for fetched rows than there are rows.
+TEST(TierEqual, EveryRecipeGivesTheSameBitsFromATier) {
+  const ButlerPrompt prompt(kShape, 4, 520, 1, 2);
+  for (const std::string& recipe : tier_recipes()) {
+    TierRun memory(recipe, prompt);
+    memory.run(400);
+    for (const std::string& place :
+         {std::string("host(cache=1K)"), "disk(path=" + temporary_folder() + ",cache=1K,ahead=2)",
+          "disk(path=" + temporary_folder() + ",cache=1K,device=threads,ahead=0)"}) {
+      TierRun tier(recipe + ",place=" + place, prompt);
+      tier.run(400);
+      EXPECT_TRUE(same(memory.out, tier.out)) << recipe << " " << place;
+      EXPECT_GT(tier.cache->residency().outside_tokens, 255u) << recipe;
+      EXPECT_GT(tier.counts.written_bytes, 0u) << recipe;
+      EXPECT_GT(tier.counts.fetched_pieces, 0u) << recipe;
+      EXPECT_EQ(memory.cache->last_step().rows_read, tier.cache->last_step().rows_read) << recipe;
+      EXPECT_EQ(memory.cache->last_step().bytes_read, tier.cache->last_step().bytes_read) << recipe;
+      EXPECT_LT(tier.cache->store().size_bytes(), memory.cache->store().size_bytes()) << recipe;
+    }
+  }
+}
+
+// However far ahead rows are fetched (cases U20).
+TEST(TierEqual, AnyLookAheadGivesTheSameBits) {
+  const ButlerPrompt prompt({4, 2, 40}, 30, 420, 2, 3);
+  for (const char* recipe : {"full", "butler(budget=10%,sink=2,local=16,interval=3,neighbours=on)",
+                             "k=turbo4,v=turbo4,frame=rotated,select=butler(budget=10%,local=64)"}) {
+    TierRun memory(recipe, prompt);
+    memory.run(320);
+    for (size_t ahead = 1; ahead <= 31; ++ahead) {
+      TierRun tier(std::string(recipe) + ",place=host(cache=1K,ahead=" + std::to_string(ahead) + ")", prompt);
+      tier.run(320);
+      ASSERT_TRUE(same(memory.out, tier.out)) << recipe << " " << ahead;
+    }
+  }
+}
+
+TEST(TierEqual, ThreadsAndDelaysAndShortReadsChangeNothing) {
+  const ButlerPrompt prompt(kShape, 5, 500, 3, 2);
+  for (const char* recipe : {"full", "turbo4(frame=rotated)", "quire(budget=10%,frame=rotated)",
+                             "butler(budget=10%,sink=2,local=16,interval=3)",
+                             "k=turbo4,v=turbo4,frame=rotated,select=butler(budget=10%,local=64)"}) {
+    TierRun memory(recipe, prompt);
+    memory.run(400);
+    for (const int n_threads : {1, 2, 4}) {
+      for (const std::string& place :
+           {std::string("host(cache=1K)"), "disk(path=" + temporary_folder() + ",cache=1K)",
+            "disk(path=" + temporary_folder() + ",cache=1K,device=threads)"}) {
+        auto faults = std::make_shared<Faults>();
+        faults->short_every = 3;
+        faults->put_off_every = 11;
+        faults->delay_us = n_threads == 4 ? 0 : 50;
+        TierRun tier(std::string(recipe) + ",place=" + place, prompt, n_threads, 0, faults);
+        tier.run(400);
+        EXPECT_TRUE(same(memory.out, tier.out)) << recipe << " " << place << " " << n_threads;
+      }
+    }
+  }
+}
+
+// Where everything fits, nothing is fetched twice.
+TEST(TierEqual, RowsThatWereFetchedStayWhereThereIsRoom) {
+  const ButlerPrompt prompt(kShape, 3, 500, 4, 2);
+  for (const char* recipe : {"full", "turbo4(frame=rotated)"}) {
+    TierRun tier(std::string(recipe) + ",place=host", prompt);
+    tier.run(400);
+    tier.cache->fork();
+    const TierCounts step = tier.cache->last_step().tier;
+    EXPECT_EQ(step.fetched_bytes, 0u) << recipe;
+    EXPECT_EQ(step.hits, step.pieces) << recipe;
+    EXPECT_GT(step.pieces, 0u);
+  }
+}
+
+}  // namespace
+}  // namespace quire::test
