@@ -14,10 +14,18 @@ constexpr size_t kLongestFileName = 80;
 
 Json counters_json(const BenchStep& step) {
   const Residency& residency = step.residency;
-  return {{"total_tokens", residency.total_tokens},   {"hot_tokens", residency.hot_tokens},
-          {"cold_tokens", residency.cold_tokens},     {"dropped_tokens", residency.dropped_tokens},
-          {"sticky_tokens", residency.sticky_tokens}, {"promotions", residency.promotions},
-          {"page_ins", residency.page_ins},           {"page_outs", residency.page_outs}};
+  return {{"total_tokens", residency.total_tokens},
+          {"hot_tokens", residency.hot_tokens},
+          {"cold_tokens", residency.cold_tokens},
+          {"dropped_tokens", residency.dropped_tokens},
+          {"sticky_tokens", residency.sticky_tokens},
+          {"promotions", residency.promotions},
+          {"page_ins", residency.page_ins},
+          {"page_outs", residency.page_outs},
+          {"outside_tokens", residency.outside_tokens},
+          {"tier_pieces", step.tier.pieces},
+          {"tier_hits", step.tier.hits},
+          {"tier_fetched_bytes", step.tier.fetched_bytes}};
 }
 
 Json spread_json(const Spread& spread) {

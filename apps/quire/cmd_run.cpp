@@ -15,6 +15,7 @@
 #include "options.h"
 #include "saved_sequence.h"
 #include "terminal.h"
+#include "tier/tier.h"
 
 namespace quire::cli {
 namespace {
@@ -134,12 +135,41 @@ nlohmann::ordered_json report(const RunOptions& options, const Engine& engine, c
       {"tokens", generation.tokens}};
 }
 
+double per_step(uint64_t n, const Generation& generation) {
+  return generation.n_steps > 0 ? static_cast<double>(n) / static_cast<double>(generation.n_steps) : 0;
+}
+
+std::string tier_text(const Tier& tier, const Generation& generation) {
+  return " · outside " + megabytes(tier.outside_bytes()) + " (" + tier.device_name() + "), fetched " +
+         fixed(per_step(generation.tier.fetched_bytes, generation) / 1e6, 2) + " MB/token, " +
+         fixed(100 * generation.tier.hit_rate(), 1) + " % there";
+}
+
+// Of recipes whose rows lie in a tier.
+void add_tier(const Session& session, const Generation& generation, nlohmann::ordered_json& object) {
+  const Tier* tier = session.cache().store().tier();
+  if (tier == nullptr) return;
+  const TierCounts& counts = generation.tier;
+  object["tier"] = {{"device", tier->device_name()},
+                    {"outside_bytes", tier->outside_bytes()},
+                    {"outside_tokens", session.cache().residency().outside_tokens},
+                    {"memory_bytes", tier->memory_bytes()},
+                    {"limit_bytes", session.cache().store().pool().budget_bytes()},
+                    {"peak_bytes", session.cache().store().pool().account().peak_bytes()},
+                    {"written_bytes", tier->counts().written_bytes},
+                    {"fetched_bytes_per_token", per_step(counts.fetched_bytes, generation)},
+                    {"pieces_per_token", per_step(counts.pieces, generation)},
+                    {"hit_rate", counts.hit_rate()},
+                    {"late_pieces_per_token", per_step(counts.late, generation)},
+                    {"waited_seconds", static_cast<double>(counts.waited_ns) / 1e9}};
+}
+
 void write_figures(const RunOptions& options, const Engine& engine, const Session& session,
                    const PrefillResult& prefill, const Generation& generation) {
   if (generation.finish == FinishReason::kContext) {
     write_note("the context of " + std::to_string(session.context_tokens()) + " tokens is full");
   } else if (generation.finish == FinishReason::kBudget) {
-    write_note("the KV budget of " + megabytes(options.model.engine_options().kv_budget_bytes) +
+    write_note("the KV budget of " + megabytes(session.cache().store().pool().budget_bytes()) +
                " is used up");
   }
   std::string line = "prompt " + std::to_string(prefill.n_computed) + " tokens " +
@@ -149,6 +179,7 @@ void write_figures(const RunOptions& options, const Engine& engine, const Sessio
                      megabytes(session.cache().size_bytes()) + " (" + session.cache().recipe().text() +
                      ") · peak memory " + megabytes(peak_resident_bytes()) + " · load " +
                      fixed(engine.load_seconds(), 2) + " s";
+  if (const Tier* tier = session.cache().store().tier()) line += tier_text(*tier, generation);
   if (options.sampling.options.temperature > 0)
     line += " · seed " + std::to_string(options.sampling.options.seed);
   write_note(line);
@@ -214,6 +245,7 @@ int run(RunOptions& options) {
   if (options.json) {
     nlohmann::ordered_json object = report(options, engine, session, prefill, generation);
     add_residency(session.cache(), object);
+    add_tier(session, generation, object);
     add_saved_figures(saved, object);
     write_json(object);
   } else {

@@ -52,10 +52,12 @@ EngineOptions ModelOptions::engine_options() const {
   if (threads_given) check_range("--threads", threads, 1, kMaxThreads);
   if (!(budget_mb >= 0 && budget_mb <= 1e9))
     throw Error("--kv-budget-mb must be between 0 (no limit) and 1e9");
+  if (!(ram_mb >= 0 && ram_mb <= 1e9)) throw Error("--kv-ram-mb must be between 0 (no limit) and 1e9");
   EngineOptions engine;
   engine.n_threads = static_cast<int>(threads);
   engine.precision = precise ? Precision::kPrecise : Precision::kFast;
   engine.kv_budget_bytes = static_cast<uint64_t>(budget_mb * 1e6);
+  engine.kv_ram_bytes = static_cast<uint64_t>(ram_mb * 1e6);
   engine.calibration_path = calibration;
   engine.butler_path = butler;
   engine.asset_folders = asset_folders();
@@ -106,6 +108,11 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
       ->each([&](const std::string&) { options.context_given = true; });
   app.add_option("--kv-budget-mb", options.budget_mb,
                  "most memory for the KV cache, in MB (default: no limit)")
+      ->type_name("MB");
+  app.add_option(
+         "--kv-ram-mb", options.ram_mb,
+         "most memory for the KV cache where its rows lie in a tier (place=), fetched rows and buffers "
+         "included, in MB (default: no limit)")
       ->type_name("MB");
   app.add_option("--chunk,--ubatch-size", options.step_tokens,
                  "prompt tokens computed together (-ub); 0: the whole prompt, layer by layer")

@@ -26,6 +26,7 @@ struct ModelOptions {
   std::string calibration;
   std::string butler;
   double budget_mb = 0;
+  double ram_mb = 0;
   int64_t step_tokens = 0;
   bool precise = false;
 

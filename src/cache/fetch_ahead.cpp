@@ -4,6 +4,7 @@
 
 #include "cache/cache.h"
 #include "policy/policy.h"
+#include "tier/tier.h"
 
 namespace quire {
 
@@ -24,7 +25,8 @@ std::vector<WantedPieces> whole_heads(const LayerView& view) {
   for (size_t head = 0; head < view.layout->n_kv_heads; ++head) {
     for (size_t page = 0; page < view.n_sealed(); ++page) {
       if (!view.is_outside(page)) continue;
-      wanted.push_back(WantedPieces::of_head(view.pages[page]->outside, head, ~uint64_t{0}));
+      wanted.push_back(
+          WantedPieces::of_head(view.pages[page]->outside, head, ~uint64_t{0}, PieceUse::kSwept));
     }
   }
   return wanted;
@@ -36,7 +38,8 @@ std::vector<WantedPieces> selected_pieces(const LayerView& view, const Selection
     if (!view.is_outside(page)) continue;
     for (size_t head = 0; head < view.layout->n_kv_heads; ++head) {
       const uint64_t rows = selection.word(head, page) & view.coded_word(head, page);
-      if (rows != 0) wanted.push_back(WantedPieces::of_head(view.pages[page]->outside, head, rows));
+      if (rows != 0)
+        wanted.push_back(WantedPieces::of_head(view.pages[page]->outside, head, rows, PieceUse::kSelected));
     }
   }
   return wanted;
@@ -94,7 +97,8 @@ void Cache::want_candidates(const LayerView& view, size_t head, const SparseHead
   std::vector<WantedPieces> wanted;
   for (size_t page = 0; page < sparse.n_pages(); ++page) {
     if (!sparse.has_candidates(page) || !view.is_outside(page)) continue;
-    wanted.push_back(WantedPieces::of_head(view.pages[page]->outside, head, ~uint64_t{0}));
+    wanted.push_back(
+        WantedPieces::of_head(view.pages[page]->outside, head, ~uint64_t{0}, PieceUse::kSelected));
   }
   store_.tier()->want(std::move(wanted));
 }

@@ -41,7 +41,9 @@ std::shared_ptr<Tier> make_tier(const Recipe& recipe, const Geometry& geometry, 
   options.most_bytes = place.size_bytes;
   options.cache_bytes = place.cache_bytes != 0 || budget != 0 ? place.cache_bytes : kUsualCacheBytes;
   for (const LayerLayout& layout : layer_layouts(recipe, geometry)) {
-    options.piece_bytes = std::max(options.piece_bytes, layout.sealed.pieces().piece_bytes());
+    const PieceLayout pieces = layout.sealed.pieces();
+    options.head_bytes = std::max(options.head_bytes, pieces.head_bytes());
+    if (pieces.by_rows) options.row_bytes = std::max(options.row_bytes, pieces.payload_bytes());
   }
   options.n_buffers = budget == 0
                           ? kMostReads

@@ -24,6 +24,9 @@ int checked_threads(int n_threads) {
               std::to_string(n_threads));
 }
 
+// 0 stands for none.
+uint64_t smallest_limit(uint64_t a, uint64_t b) { return a == 0 || b == 0 ? std::max(a, b) : std::min(a, b); }
+
 // Refuses what will not load before the work of loading, and an unknown QUIRE_FORCE_ISA before both.
 Tokenizer read_tokenizer(const GgufFile& file) {
   ops();
@@ -53,7 +56,8 @@ Engine::Engine(const GgufFile& file, const EngineOptions& options, Clock::time_p
       fingerprint_(file.fingerprint()),
       asset_folders_(options.asset_folders),
       team_(checked_threads(options.n_threads)),
-      pool_(options.kv_budget_bytes),
+      pool_(smallest_limit(options.kv_budget_bytes, options.kv_ram_bytes),
+            options.kv_ram_bytes > 0 ? PagePool::Returned::kGivenBack : PagePool::Returned::kKept),
       tokenizer_(read_tokenizer(file)) {
   if (!options.calibration_path.empty()) {
     calibration_ =

@@ -27,7 +27,10 @@ constexpr int kMaxThreads = 512;
 struct EngineOptions {
   int n_threads = 0;  // 0: as many as the machine runs at once
   Precision precision = Precision::kFast;
-  uint64_t kv_budget_bytes = 0;       // of all caches together; 0: no limit
+  uint64_t kv_budget_bytes = 0;  // of all caches together; 0: no limit
+  // The same, for recipes whose rows lie in a tier: beside the pages it counts rows that were fetched and
+  // what is under way, and memory that is not used goes back to the system. 0: no limit.
+  uint64_t kv_ram_bytes = 0;
   std::string calibration_path = {};  // empty: the calibration kept for the model, made when it is missing
   std::string butler_path = {};       // of a trained predictor; empty: the model's in one of these folders
   std::vector<std::string> asset_folders = {};

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "kernels/ops.h"
+#include "tier/tier.h"
 
 namespace quire {
 

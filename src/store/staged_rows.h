@@ -8,6 +8,7 @@
 
 #include "base/memory.h"
 #include "store/store.h"
+#include "tier/piece_read.h"
 
 namespace quire {
 

@@ -18,7 +18,7 @@
 #include "store/log_reserve.h"
 #include "store/page.h"
 #include "store/row_copies.h"
-#include "tier/tier.h"
+#include "tier/outside_page.h"
 
 namespace quire {
 

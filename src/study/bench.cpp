@@ -110,6 +110,7 @@ class TimedSequence {
                           .rows_read = cache.last_step().rows_read,
                           .bytes_read = cache.last_step().bytes_read,
                           .kv_bytes = cache.size_bytes(),
+                          .tier = cache.last_step().tier,
                           .residency = cache.residency()});
   }
 

@@ -7,14 +7,9 @@
 
 #include "base/memory_account.h"
 #include "tier/mapped_bytes.h"
+#include "tier/piece_read.h"
 
 namespace quire {
-
-// How pieces are used, which decides how long they stay.
-enum class PieceUse : uint8_t {
-  kSelected,  // chosen among others: likely to be chosen again
-  kSwept,     // read with all others of its layer, once a step
-};
 
 // Cells of memory for a piece each, found by the piece's key. A piece that was selected stays while it is
 // used (second chance); one that was swept over may leave at once, the last used first, so that of a sweep

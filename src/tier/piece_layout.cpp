@@ -9,8 +9,8 @@ namespace quire {
 namespace {
 
 // Other bytes at the same place, of a page that was there before, do not pass.
-uint64_t checksum(const PieceLayout& layout, uint64_t page_number, size_t piece, const std::byte* bytes) {
-  return XXH3_64bits_withSeed(bytes, layout.piece_bytes(), page_number * 0x9e3779b97f4a7c15u + piece);
+uint64_t checksum(const PieceLayout& layout, uint64_t page_number, size_t at, const std::byte* bytes) {
+  return XXH3_64bits_withSeed(bytes, layout.payload_bytes(), page_number * 0x9e3779b97f4a7c15u + at);
 }
 
 // A column of keys [head_dim][64] and a row, either way.
@@ -33,10 +33,10 @@ void copy_key(const PieceLayout& layout, std::byte* columns, size_t row, std::by
 
 void pack_head(const PieceLayout& layout, uint64_t page_number, size_t head, const std::byte* rows,
                std::byte* page_records) {
-  const size_t first = head * layout.pieces_per_head();
-  for (size_t i = 0; i < layout.pieces_per_head(); ++i) {
+  const size_t first = head * layout.records_per_head();
+  for (size_t i = 0; i < layout.records_per_head(); ++i) {
     std::byte* record = page_records + (first + i) * layout.record_bytes();
-    std::memset(record + layout.piece_bytes(), 0, layout.record_bytes() - layout.piece_bytes());
+    std::memset(record + layout.payload_bytes(), 0, layout.record_bytes() - layout.payload_bytes());
     if (layout.by_rows) {
       const size_t key_row = layout.key_bytes / kPieceRows;
       const size_t value_row = layout.value_bytes / kPieceRows;
@@ -46,25 +46,25 @@ void pack_head(const PieceLayout& layout, uint64_t page_number, size_t head, con
       std::memcpy(record, rows, layout.head_bytes());
     }
     const uint64_t sum = checksum(layout, page_number, first + i, record);
-    std::memcpy(record + layout.piece_bytes(), &sum, sizeof sum);
+    std::memcpy(record + layout.payload_bytes(), &sum, sizeof sum);
   }
 }
 
-bool is_whole(const PieceLayout& layout, uint64_t page_number, size_t piece, const std::byte* record) {
+bool is_intact(const PieceLayout& layout, uint64_t page_number, size_t at, const std::byte* record) {
   uint64_t sum = 0;
-  std::memcpy(&sum, record + layout.piece_bytes(), sizeof sum);
-  return sum == checksum(layout, page_number, piece, record);
+  std::memcpy(&sum, record + layout.payload_bytes(), sizeof sum);
+  return sum == checksum(layout, page_number, at, record);
 }
 
-void unpack_piece(const PieceLayout& layout, const std::byte* piece, size_t row, std::byte* rows) {
+void unpack_record(const PieceLayout& layout, const std::byte* payload, size_t row, std::byte* rows) {
   if (!layout.by_rows) {
-    std::memcpy(rows, piece, layout.head_bytes());
+    std::memcpy(rows, payload, layout.head_bytes());
     return;
   }
   const size_t key_row = layout.key_bytes / kPieceRows;
   const size_t value_row = layout.value_bytes / kPieceRows;
-  copy_key(layout, rows, row, const_cast<std::byte*>(piece), false);
-  std::memcpy(rows + layout.key_bytes + row * value_row, piece + key_row, value_row);
+  copy_key(layout, rows, row, const_cast<std::byte*>(payload), false);
+  std::memcpy(rows + layout.key_bytes + row * value_row, payload + key_row, value_row);
 }
 
 }  // namespace quire

@@ -13,29 +13,40 @@ namespace {
 
 // Memory for what is wanted, at most; what does not fit is fetched when it is asked for.
 constexpr uint64_t kMostPlanBytes = uint64_t{4} << 20;
-constexpr size_t kMostPieces = size_t{1} << 24;  // of a page, see key_of()
+constexpr size_t kMostRecords = size_t{1} << 24;  // of a page, see Fetch::key()
+// Where rows are selected one by one, layers that are swept over need no more than is under way.
+constexpr uint64_t kSweptShare = 16;
+constexpr uint64_t kLeastSwept = uint64_t{4} << 20;
 
 TierOptions checked(TierOptions options, const SlabDevice& device) {
   const size_t unit = std::max<size_t>(device.alignment(), 64);
-  const size_t least = options.piece_bytes + 2 * sizeof(uint64_t) + 2 * device.alignment();
+  const size_t n_records = options.row_bytes > 0 ? kPieceRows : 1;
+  const size_t least = options.head_bytes + n_records * 2 * sizeof(uint64_t) + 2 * device.alignment();
   options.buffer_bytes = (std::max(options.buffer_bytes, least) + unit - 1) / unit * unit;
   options.n_buffers = std::clamp<size_t>(options.n_buffers, 1, device.depth());
   return options;
+}
+
+uint64_t most_for_heads(const TierOptions& options, const MemoryAccount& account) {
+  if (options.row_bytes == 0) return options.cache_bytes;
+  const uint64_t most = options.cache_bytes != 0 ? options.cache_bytes : account.limit_bytes();
+  return std::max(most / kSweptShare, std::min(most, kLeastSwept));
 }
 
 }  // namespace
 
 OutsidePage::~OutsidePage() { tier->give_back(*this); }
 
-WantedPieces WantedPieces::of_head(OutsidePageRef page, size_t head, uint64_t rows) {
-  const auto n = static_cast<uint32_t>(page->layout.pieces_per_head());
+WantedPieces WantedPieces::of_head(OutsidePageRef page, size_t head, uint64_t rows, PieceUse use) {
+  const auto n = static_cast<uint32_t>(page->layout.records_per_head());
   const auto first = static_cast<uint32_t>(head) * n;
-  return {std::move(page), first, first + n, n == 1 ? ~uint64_t{0} : rows};
+  const bool whole = use == PieceUse::kSwept || n == 1;
+  return {std::move(page), first, first + n, whole, rows};
 }
 
 WantedPieces WantedPieces::of_page(OutsidePageRef page) {
-  const auto n = static_cast<uint32_t>(page->layout.n_pieces());
-  return {std::move(page), 0, n, ~uint64_t{0}};
+  const auto n = static_cast<uint32_t>(page->layout.n_records());
+  return {std::move(page), 0, n, true, 0};
 }
 
 Tier::Tier(std::unique_ptr<SlabDevice> device, const TierOptions& options, MemoryAccount& account)
@@ -44,7 +55,8 @@ Tier::Tier(std::unique_ptr<SlabDevice> device, const TierOptions& options, Memor
       device_(std::move(device)),
       buffers_(options_.n_buffers * options_.buffer_bytes, options_.name, account),
       space_(options_.most_bytes, std::max<size_t>(device_->alignment(), 64)),
-      cache_(options_.piece_bytes, options_.cache_bytes, account) {
+      heads_(options_.head_bytes, most_for_heads(options_, account), account) {
+  if (options_.row_bytes > 0) rows_.emplace(options_.row_bytes, options_.cache_bytes, account);
   constexpr size_t kWritesBeside = 8;
   operations_.resize(std::min(device_->depth(), options_.n_buffers + kWritesBeside));
   for (size_t i = options_.n_buffers; i-- > 0;) free_buffers_.push_back(i);
@@ -66,7 +78,8 @@ Tier::~Tier() {
 }
 
 std::shared_ptr<OutsidePage> Tier::place(const PieceLayout& layout) {
-  QUIRE_CHECK(layout.piece_bytes() <= options_.piece_bytes && layout.n_pieces() <= kMostPieces);
+  QUIRE_CHECK(layout.head_bytes() <= options_.head_bytes && layout.n_records() <= kMostRecords);
+  QUIRE_CHECK(!layout.by_rows || layout.payload_bytes() <= options_.row_bytes);
   auto page = std::make_shared<OutsidePage>(*this, layout);
   page->number = next_number_.fetch_add(1, std::memory_order_relaxed);
   std::optional<uint64_t> offset;
@@ -112,40 +125,62 @@ struct Tier::Pending {
   enum class State : uint8_t { kNew, kPinned, kDone };
 
   const PieceRead* read;
-  uint32_t piece;
-  uint32_t row;
-  PieceCache::Cell cell = PieceCache::kNone;
-  const std::byte* data = nullptr;
+  Fetch piece;
   State state = State::kNew;
+
+  // To the reader, without the lock.
+  void copy() const {
+    const PieceLayout& layout = piece.page->layout;
+    if (piece.n_records == 1) {
+      return unpack_record(layout, piece.data, piece.first % layout.records_per_head(), read->to);
+    }
+    for (size_t row = 0; row < piece.n_records; ++row) {
+      unpack_record(layout, piece.data + row * layout.payload_bytes(), row, read->to);
+    }
+  }
 };
 
-namespace {
-
-uint32_t piece_of(const PieceRead& read, size_t row) {
-  return static_cast<uint32_t>(read.head * (*read.page)->layout.pieces_per_head() + row);
+Tier::Fetch Tier::piece_at(const OutsidePageRef& page, uint32_t first, bool whole) {
+  const auto n = static_cast<uint32_t>(whole ? page->layout.records_per_head() : 1);
+  return {page, first, n, whole ? &heads_ : &*rows_};
 }
 
-}  // namespace
+std::vector<Tier::Pending> Tier::pieces_of(std::span<const PieceRead> reads, PieceUse use) {
+  std::vector<Pending> pending;
+  for (const PieceRead& read : reads) {
+    const PieceLayout& layout = (*read.page)->layout;
+    const auto first = static_cast<uint32_t>(read.head * layout.records_per_head());
+    if (use == PieceUse::kSwept || !layout.by_rows) {
+      pending.push_back({&read, piece_at(*read.page, first, true)});
+      continue;
+    }
+    for (uint64_t rows = read.rows; rows != 0; rows &= rows - 1) {
+      const auto row = static_cast<uint32_t>(std::countr_zero(rows));
+      pending.push_back({&read, piece_at(*read.page, first + row, false)});
+    }
+  }
+  return pending;
+}
 
 // False where no cell is free.
 bool Tier::ask_for(Pending& pending) {
-  const OutsidePage& page = **pending.read->page;
-  const uint64_t key = key_of(page, pending.piece);
-  pending.cell = cache_.find(key);
-  if (pending.cell != PieceCache::kNone) {
-    ++(cache_.is_coming(pending.cell) ? counts_.late : counts_.hits);
+  Fetch& piece = pending.piece;
+  piece.cell = piece.cache->find(piece.key());
+  const bool known = piece.cell != PieceCache::kNone;
+  if (known) {
+    ++(piece.cache->is_coming(piece.cell) ? counts_.late : counts_.hits);
   } else {
-    pending.cell = cache_.take(key);
-    if (pending.cell == PieceCache::kNone) return false;
-    demanded_.push_back({*pending.read->page, pending.piece, pending.cell, cache_.data(pending.cell)});
+    piece.cell = piece.cache->take(piece.key());
+    if (piece.cell == PieceCache::kNone) return false;
   }
-  cache_.pin(pending.cell);
-  pending.data = cache_.data(pending.cell);
+  piece.data = piece.cache->data(piece.cell);
+  if (!known) demanded_.push_back(piece);
+  piece.cache->pin(piece.cell);
   pending.state = Pending::State::kPinned;
   return true;
 }
 
-// Of what is wanted and not yet there. True where something was asked for that nobody else had.
+// What is wanted and not yet there. True where something was asked for that nobody else had.
 bool Tier::ask_for_all(std::span<Pending> pending) {
   const size_t n_before = demanded_.size();
   for (Pending& piece : pending) {
@@ -155,17 +190,7 @@ bool Tier::ask_for_all(std::span<Pending> pending) {
 }
 
 void Tier::load(std::span<const PieceRead> reads, PieceUse use) {
-  std::vector<Pending> pending;
-  for (const PieceRead& read : reads) {
-    if (!(*read.page)->layout.by_rows) {
-      pending.push_back({&read, piece_of(read, 0), 0});
-      continue;
-    }
-    for (uint64_t rows = read.rows; rows != 0; rows &= rows - 1) {
-      const auto row = static_cast<uint32_t>(std::countr_zero(rows));
-      pending.push_back({&read, piece_of(read, row), row});
-    }
-  }
+  std::vector<Pending> pending = pieces_of(reads, use);
   std::vector<Pending*> there;
   size_t n_left = pending.size();
   std::unique_lock lock(mutex_);
@@ -173,28 +198,28 @@ void Tier::load(std::span<const PieceRead> reads, PieceUse use) {
   while (n_left > 0 && !is_faulty()) {
     if (ask_for_all(pending)) work_.notify_one();
     there.clear();
-    for (Pending& piece : pending) {
-      if (piece.state == Pending::State::kPinned && !cache_.is_coming(piece.cell)) there.push_back(&piece);
+    for (Pending& each : pending) {
+      if (each.state == Pending::State::kPinned && !each.piece.cache->is_coming(each.piece.cell)) {
+        there.push_back(&each);
+      }
     }
     if (there.empty()) {
       wait_for_arrival(lock);
       continue;
     }
     lock.unlock();
-    for (const Pending* piece : there) {
-      unpack_piece((*piece->read->page)->layout, piece->data, piece->row, piece->read->to);
-    }
+    for (const Pending* each : there) each->copy();
     lock.lock();
-    for (Pending* piece : there) {
-      cache_.unpin(piece->cell, use);
-      piece->state = Pending::State::kDone;
+    for (Pending* each : there) {
+      each->piece.cache->unpin(each->piece.cell, use);
+      each->state = Pending::State::kDone;
     }
     n_left -= there.size();
     let_others_on();
   }
   if (n_left == 0) return;
-  for (const Pending& piece : pending) {
-    if (piece.state == Pending::State::kPinned) cache_.unpin(piece.cell);
+  for (const Pending& each : pending) {
+    if (each.state == Pending::State::kPinned) each.piece.cache->unpin(each.piece.cell);
   }
   arrived_.notify_all();
 }
@@ -230,7 +255,8 @@ void Tier::want(std::vector<WantedPieces> wanted) {
 void Tier::begin_round() {
   const std::lock_guard lock(mutex_);
   drop_plans();
-  cache_.begin_round();
+  heads_.begin_round();
+  if (rows_) rows_->begin_round();
 }
 
 void Tier::drop_plans() {
@@ -245,13 +271,14 @@ void Tier::yield(uint64_t n_bytes) {
   const uint64_t n_plan_bytes = plan_bytes_;
   drop_plans();
   uint64_t n_given = n_plan_bytes;
-  while (n_given < n_bytes && cache_.spare_bytes() > 0) {
-    const uint64_t before = cache_.spare_bytes();
-    cache_.begin_shrinking();
+  while (n_given < n_bytes && heads_.spare_bytes() + (rows_ ? rows_->spare_bytes() : 0) > 0) {
+    PieceCache& cache = rows_ && rows_->spare_bytes() > heads_.spare_bytes() ? *rows_ : heads_;
+    const uint64_t before = cache.spare_bytes();
+    cache.begin_shrinking();
     ++n_waiting_;
-    arrived_.wait(lock, [&] { return cache_.finish_shrinking(); });
+    arrived_.wait(lock, [&] { return cache.finish_shrinking(); });
     --n_waiting_;
-    n_given += before - cache_.spare_bytes();
+    n_given += before - cache.spare_bytes();
   }
 }
 
@@ -277,7 +304,7 @@ TierCounts Tier::counts() const {
 
 uint64_t Tier::memory_bytes() const {
   const std::lock_guard lock(mutex_);
-  return buffers_.size_bytes() + cache_.size_bytes() + plan_bytes_;
+  return buffers_.size_bytes() + heads_.size_bytes() + (rows_ ? rows_->size_bytes() : 0) + plan_bytes_;
 }
 
 }  // namespace quire

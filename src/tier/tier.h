@@ -19,6 +19,7 @@
 #include "tier/outside_page.h"
 #include "tier/piece_cache.h"
 #include "tier/piece_layout.h"
+#include "tier/piece_read.h"
 #include "tier/slab_device.h"
 #include "tier/slab_space.h"
 #include "tier/tier_counts.h"
@@ -29,29 +30,24 @@ struct TierOptions {
   std::string name = "the tier";  // "the disk tier in /tmp", for messages
   uint64_t most_bytes = 0;        // of the slab; 0: no limit
   uint64_t cache_bytes = 0;       // most memory for fetched pieces; 0: as much as the account has room for
-  size_t piece_bytes = 0;         // of all pages alike
+  size_t head_bytes = 0;          // of all pages alike: a head's rows
+  size_t row_bytes = 0;           // and where pages lie by rows: a row; else 0
   size_t buffer_bytes = size_t{128} << 10;  // one read at most
   size_t n_buffers = 32;                    // reads under way at most
 };
 
-// Rows of one page and KV head that a reader needs in memory. `to` gets them where the head's rows lie in a
-// sealed page: rows that were not asked for may be there too, or whatever was there before.
-struct PieceRead {
-  const OutsidePageRef* page;
-  size_t head;
-  uint64_t rows;
-  std::byte* to;
-};
-
-// Pieces that will be read: those of pieces first..last - 1 of a page whose bit (piece - first) % 64 is set.
+// Pieces that will be read, of the records first..last - 1 of a page: whole heads, or those whose bit
+// (record - first) is set.
 struct WantedPieces {
   OutsidePageRef page;
   uint32_t first;
   uint32_t last;
-  uint64_t pieces;
+  bool whole;
+  uint64_t rows;
 
-  // Of a KV head those that hold these rows; of all heads everything.
-  static WantedPieces of_head(OutsidePageRef page, size_t head, uint64_t rows);
+  // Of a KV head these rows, as they will be used.
+  static WantedPieces of_head(OutsidePageRef page, size_t head, uint64_t rows, PieceUse use);
+  // Everything, swept over.
   static WantedPieces of_page(OutsidePageRef page);
 };
 
@@ -101,12 +97,15 @@ class Tier : private MemoryAccount::Holder {
   // A piece and where it goes.
   struct Fetch {
     OutsidePageRef page;
-    uint32_t piece;
-    PieceCache::Cell cell;
-    std::byte* data;
+    uint32_t first;      // record
+    uint32_t n_records;  // 1, or a head's
+    PieceCache* cache;
+    PieceCache::Cell cell = PieceCache::kNone;
+    std::byte* data = nullptr;  // of the cell
 
-    uint64_t offset() const { return page->offset + piece * page->layout.record_bytes(); }
-    uint64_t end() const { return offset() + page->layout.record_bytes(); }
+    uint64_t key() const { return page->number << 24 | first; }
+    uint64_t offset() const { return page->offset + first * page->layout.record_bytes(); }
+    uint64_t end() const { return offset() + n_records * page->layout.record_bytes(); }
   };
   struct Write {
     uint64_t offset;
@@ -127,14 +126,17 @@ class Tier : private MemoryAccount::Holder {
   struct Plan {
     std::vector<WantedPieces> wanted;
     size_t at;
-    uint32_t piece;  // of wanted[at]
+    uint32_t record;  // of wanted[at]
     uint64_t n_bytes;
   };
   struct Pending;
 
-  static uint64_t key_of(const OutsidePage& page, size_t piece) { return page.number << 24 | piece; }
+  // The piece that begins with a record, without a cell.
+  Fetch piece_at(const OutsidePageRef& page, uint32_t first, bool whole);
   void yield(uint64_t n_bytes) override;
   void give_back(const OutsidePage& page);
+
+  std::vector<Pending> pieces_of(std::span<const PieceRead> reads, PieceUse use);
 
   // With the lock.
   bool ask_for(Pending& pending);
@@ -159,6 +161,7 @@ class Tier : private MemoryAccount::Holder {
   void finish_transfer(const FinishedTransfer& finished, std::vector<Transfer>& again);
   bool goes_on(Operation& operation, int64_t result);
   void copy_pieces(Operation& operation);
+  void fail_record(const Fetch& fetch, size_t at);
   void fail_at(const Operation& operation, const char* what);
 
   const TierOptions options_;
@@ -172,7 +175,8 @@ class Tier : private MemoryAccount::Holder {
   mutable std::mutex mutex_;
   std::condition_variable arrived_;  // readers, writers and yield() wait
   std::condition_variable work_;     // the thread waits
-  PieceCache cache_;
+  PieceCache heads_;                 // pieces of whole heads
+  std::optional<PieceCache> rows_;   // pieces of a row
   std::deque<Fetch> demanded_;
   std::deque<Plan> plans_;
   uint64_t plan_bytes_ = 0;

@@ -42,7 +42,7 @@ void Tier::serve() {
 // Nobody gets anything any more, and whoever waits is told so.
 void Tier::abandon() {
   drop_plans();
-  for (const Fetch& fetch : demanded_) cache_.fail(fetch.cell);
+  for (const Fetch& fetch : demanded_) fetch.cache->fail(fetch.cell);
   demanded_.clear();
   for (const Write& write : writes_) --*write.n_unwritten;
   writes_.clear();
@@ -120,21 +120,21 @@ bool Tier::gather_wanted(std::vector<Fetch>& fetches) {
       continue;
     }
     if (++n_looks > kMostLookUps) return true;
-    const OutsidePageRef& page = plan.wanted[plan.at].page;
-    const uint64_t key = key_of(*page, plan.piece);
-    const PieceCache::Cell known = cache_.find(key);
+    const WantedPieces& wanted = plan.wanted[plan.at];
+    Fetch fetch = piece_at(wanted.page, plan.record, wanted.whole);
+    const PieceCache::Cell known = fetch.cache->find(fetch.key());
+    const uint32_t n_records = fetch.n_records;
     if (known != PieceCache::kNone) {
-      cache_.expect(known);
+      fetch.cache->expect(known);
     } else {
-      Fetch fetch{page, plan.piece, PieceCache::kNone, nullptr};
       if (!joins(fetches, fetch.offset(), fetch.end())) return true;
-      fetch.cell = cache_.take_ahead(key);
+      fetch.cell = fetch.cache->take_ahead(fetch.key());
       plans_wait_ = fetch.cell == PieceCache::kNone;
       if (plans_wait_) return false;
-      fetch.data = cache_.data(fetch.cell);
+      fetch.data = fetch.cache->data(fetch.cell);
       fetches.push_back(std::move(fetch));
     }
-    ++plan.piece;
+    plan.record += n_records;
   }
   return false;
 }
@@ -143,11 +143,11 @@ bool Tier::gather_wanted(std::vector<Fetch>& fetches) {
 bool Tier::has_next(Plan& plan) {
   for (; plan.at < plan.wanted.size(); ++plan.at) {
     const WantedPieces& wanted = plan.wanted[plan.at];
-    plan.piece = std::max(plan.piece, wanted.first);
-    for (; plan.piece < wanted.last; ++plan.piece) {
-      if ((wanted.pieces >> (plan.piece - wanted.first) % 64 & 1) != 0) return true;
+    plan.record = std::max(plan.record, wanted.first);
+    for (; plan.record < wanted.last; ++plan.record) {
+      if (wanted.whole || (wanted.rows >> (plan.record - wanted.first) & 1) != 0) return true;
     }
-    plan.piece = 0;
+    plan.record = 0;
   }
   return false;
 }
@@ -198,14 +198,18 @@ void Tier::copy_pieces(Operation& operation) {
   for (const Fetch& fetch : operation.fetches) {
     const PieceLayout& layout = fetch.page->layout;
     const std::byte* record = operation.transfer.data + (fetch.offset() - operation.transfer.offset);
-    if (is_whole(layout, fetch.page->number, fetch.piece, record)) {
-      std::memcpy(fetch.data, record, layout.piece_bytes());
-      continue;
+    for (uint32_t i = 0; i < fetch.n_records; ++i, record += layout.record_bytes()) {
+      if (!is_intact(layout, fetch.page->number, fetch.first + i, record)) return fail_record(fetch, i);
+      std::memcpy(fetch.data + i * layout.payload_bytes(), record, layout.payload_bytes());
     }
-    const std::lock_guard lock(mutex_);
-    fail(options_.name + ": the " + std::to_string(layout.record_bytes()) + " bytes at offset " +
-         std::to_string(fetch.offset()) + " are not what was written there");
   }
+}
+
+void Tier::fail_record(const Fetch& fetch, size_t at) {
+  const size_t n_bytes = fetch.page->layout.record_bytes();
+  const std::lock_guard lock(mutex_);
+  fail(options_.name + ": the " + std::to_string(n_bytes) + " bytes at offset " +
+       std::to_string(fetch.offset() + at * n_bytes) + " are not what was written there");
 }
 
 void Tier::end_operation(Operation& operation, bool whole) {
@@ -216,7 +220,7 @@ void Tier::end_operation(Operation& operation, bool whole) {
     counts_.fetched_bytes += operation.n_done;
     counts_.fetched_pieces += operation.fetches.size();
     for (const Fetch& fetch : operation.fetches) {
-      whole && !is_faulty() ? cache_.arrive(fetch.cell) : cache_.fail(fetch.cell);
+      whole && !is_faulty() ? fetch.cache->arrive(fetch.cell) : fetch.cache->fail(fetch.cell);
     }
     free_buffers_.push_back(operation.buffer);
   }

@@ -65,7 +65,7 @@ TEST(TierFault, EndsTheStepAndIsToldToTheNext) {
   };
   const Case cases[] = {
       {[](Faults& faults) { faults.read_error = EIO; }, "Input/output error"},
-      {[](Faults& faults) { faults.flip = 70'000; }, "are not what was written there"},
+      {[](Faults& faults) { faults.flips_all = true; }, "are not what was written there"},
       {[](Faults& faults) { faults.end = 8192; }, "has been cut short"},
   };
   for (const char* recipe : {"full", "turbo4(frame=rotated)", "quire(budget=10%,frame=rotated,dense=0)",

@@ -23,17 +23,17 @@ TEST(PieceLayout, RowsAndHeadsComeBackAsTheyWere) {
           back(layout.head_bytes());
       for (std::byte& byte : rows) byte = static_cast<std::byte>(random());
       pack_head(layout, 77, 1, rows.data(), records.data());
-      const size_t first = layout.pieces_per_head();
-      for (size_t i = 0; i < layout.pieces_per_head(); ++i) {
+      const size_t first = layout.records_per_head();
+      for (size_t i = 0; i < layout.records_per_head(); ++i) {
         const std::byte* record = records.data() + (first + i) * layout.record_bytes();
-        EXPECT_TRUE(is_whole(layout, 77, first + i, record));
-        EXPECT_FALSE(is_whole(layout, 78, first + i, record)) << "of another page";
-        EXPECT_FALSE(is_whole(layout, 77, first + i + 1, record)) << "of another place";
-        unpack_piece(layout, record, i, back.data());
+        EXPECT_TRUE(is_intact(layout, 77, first + i, record));
+        EXPECT_FALSE(is_intact(layout, 78, first + i, record)) << "of another page";
+        EXPECT_FALSE(is_intact(layout, 77, first + i + 1, record)) << "of another place";
+        unpack_record(layout, record, i, back.data());
       }
       EXPECT_EQ(std::memcmp(rows.data(), back.data(), rows.size()), 0) << by_rows;
       records[first * layout.record_bytes() + 5] ^= std::byte{1};
-      EXPECT_FALSE(is_whole(layout, 77, first, records.data() + first * layout.record_bytes()));
+      EXPECT_FALSE(is_intact(layout, 77, first, records.data() + first * layout.record_bytes()));
     }
   }
 }

@@ -23,7 +23,8 @@ struct Scene {
   Scene(std::unique_ptr<SlabDevice> device, bool by_rows, uint64_t limit = 0, TierOptions options = {})
       : account(limit), layout(layout_of(by_rows)) {
     options.name = "the tier of the test";
-    options.piece_bytes = layout.piece_bytes();
+    options.head_bytes = layout.head_bytes();
+    options.row_bytes = by_rows ? layout.payload_bytes() : 0;
     options.buffer_bytes = 16 << 10;
     options.n_buffers = 4;
     tier = std::make_unique<Tier>(std::move(device), options, account);
@@ -87,9 +88,10 @@ void want_some(Scene& scene, std::minstd_rand& random) {
   std::vector<WantedPieces> wanted;
   for (int i = 0; i < 10; ++i) {
     const OutsidePageRef& page = scene.pages[random() % scene.pages.size()];
-    wanted.push_back(random() % 3 == 0
-                         ? WantedPieces::of_page(page)
-                         : WantedPieces::of_head(page, random() % kHeads, uint64_t{random()} << 13));
+    wanted.push_back(
+        random() % 3 == 0
+            ? WantedPieces::of_page(page)
+            : WantedPieces::of_head(page, random() % kHeads, uint64_t{random()} << 13, PieceUse::kSelected));
   }
   scene.tier->want(std::move(wanted));
 }
@@ -125,7 +127,7 @@ TEST(Tier, ThreadsGetWhatWasWrittenWhateverIsFetchedAhead) {
       const TierCounts counts = scene.tier->counts();
       EXPECT_GT(counts.hits, 0u);
       EXPECT_LE(counts.hits + counts.late, counts.pieces);
-      EXPECT_GE(counts.fetched_bytes, counts.fetched_pieces * scene.layout.piece_bytes());
+      EXPECT_GE(counts.fetched_bytes, counts.fetched_pieces * scene.layout.payload_bytes());
     }
   }
 }
@@ -236,7 +238,7 @@ TEST(Tier, GivesMemoryToThreadsThatNeedItMore) {
 TEST(Tier, RefusesAnAccountThatIsTooSmall) {
   MemoryAccount account(100'000);
   TierOptions options;
-  options.piece_bytes = 4096;
+  options.head_bytes = 4096;
   EXPECT_THROW(Tier(make_memory_device(), options, account), Error);
   EXPECT_EQ(account.used_bytes(), 0u);
 }
