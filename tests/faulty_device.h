@@ -25,7 +25,7 @@ struct Faults {
   std::atomic<int> read_error{0};            // an errno that all reads end with
   std::atomic<int> write_error{0};           // the same of writes
   std::atomic<uint64_t> end{~uint64_t{0}};   // nothing is read from here on
-  std::atomic<bool> flips_all{false};        // a bit in the middle of every read
+  std::atomic<bool> flips_all{false};        // a bit in every 512 bytes
   std::atomic<uint64_t> flip{~uint64_t{0}};  // a bit of the byte at this offset is read wrongly
 };
 
@@ -104,7 +104,8 @@ class FaultyDevice : public SlabDevice {
     const uint64_t flip = faults_->flip;
     if (!at->writes && flip >= at->offset && flip < at->offset + at->n_bytes)
       at->data[flip - at->offset] ^= std::byte{4};
-    if (!at->writes && faults_->flips_all) at->data[at->n_bytes / 2] ^= std::byte{4};
+    for (size_t i = 256; !at->writes && faults_->flips_all && i < at->n_bytes; i += 512)
+      at->data[i] ^= std::byte{4};
     reads_.erase(at);
   }
 

@@ -18,9 +18,6 @@ std::string_view setting_name(std::string_view part) {
   return equals == std::string_view::npos || part.find('(') < equals ? "" : part.substr(0, equals);
 }
 
-// The same where what follows may be NAME(...).
-std::string_view name_before_parenthesis(std::string_view part) { return part.substr(0, part.find('=')); }
-
 std::string policy_summary(Policy policy) {
   const PolicyInfo& entry = info(policy);
   std::string summary = entry.summary;
@@ -160,13 +157,15 @@ std::vector<Recipe> Recipe::parse_list(std::string_view text) {
     const std::string_view name = setting_name(part);
     const bool goes_on =
         !name.empty() && !names.empty() && std::find(names.begin(), names.end(), name) == names.end();
-    if (goes_on || (name_before_parenthesis(part) == "place" && !texts.empty())) {
+    const bool is_place = name == "place" && !texts.empty();
+    if (goes_on || is_place) {
       texts.back().append(",").append(part);
     } else {
       texts.emplace_back(part);
       names.clear();
     }
-    if (!name.empty()) names.push_back(name);
+    // Behind a named recipe's place begins the next one.
+    if (!name.empty() && !(is_place && names.empty())) names.push_back(name);
   }
   std::vector<Recipe> recipes;
   for (const std::string& recipe : texts) recipes.push_back(parse(recipe));

@@ -157,6 +157,7 @@ void PieceCache::unpin(Cell cell, PieceUse use) {
   if (use == PieceUse::kSelected) {
     meta.recent = true;
     meta.spent = false;
+    ++n_selected_;
   } else if (!meta.recent && !meta.spent) {
     meta.spent = true;
     spent_.push_back(cell);
@@ -181,6 +182,12 @@ void PieceCache::forget_expected(Meta& meta) {
 void PieceCache::begin_round() {
   ++round_;
   n_expected_ = 0;
+  n_selected_ = 0;
+}
+
+uint64_t PieceCache::missing_bytes() const {
+  const size_t n_wanted = n_selected_ + n_selected_ / 4;
+  return n_wanted <= n_cells() ? 0 : (n_wanted - n_cells()) * (arena_bytes() / cells_per_arena_);
 }
 
 void PieceCache::begin_shrinking() {

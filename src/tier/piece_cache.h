@@ -56,6 +56,9 @@ class PieceCache {
   bool finish_shrinking();
   uint64_t spare_bytes() const { return (arenas_.size() - 1) * arena_bytes(); }
   uint64_t size_bytes() const { return arenas_.size() * arena_bytes(); }
+  bool is_shrinking() const { return shrinking_; }
+  // By how much it is smaller than what was selected in the round that ends, and a quarter more.
+  uint64_t missing_bytes() const;
   size_t n_cells() const { return meta_.size(); }
 
  private:
@@ -97,6 +100,7 @@ class PieceCache {
   Cell hand_ = 0;
   uint32_t round_ = 1;
   size_t n_expected_ = 0;
+  size_t n_selected_ = 0;  // uses in this round
   bool shrinking_ = false;
 };
 

@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <condition_variable>
 #include <deque>
 #include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "tier/event.h"
 #include "tier/slab_device.h"
 #include "tier/slab_file.h"
 
@@ -41,7 +41,7 @@ class ThreadDevice : public SlabDevice {
       const std::lock_guard lock(mutex_);
       stopping_ = true;
     }
-    work_.notify_all();
+    work_.raise();
     for (std::thread& thread : threads_) thread.join();
   }
 
@@ -55,7 +55,7 @@ class ThreadDevice : public SlabDevice {
       waiting_.insert(waiting_.end(), transfers.begin(), transfers.end());
       n_under_way_ += transfers.size();
     }
-    work_.notify_all();
+    work_.raise();
   }
 
   size_t finish(std::span<FinishedTransfer> finished) override {
@@ -80,14 +80,14 @@ class ThreadDevice : public SlabDevice {
       const int64_t result = move(file_.descriptor(), transfer);
       lock.lock();
       finished_.push_back({transfer.tag, result});
-      done_.notify_one();
+      done_.raise();
     }
   }
 
   SlabFile file_;
   std::mutex mutex_;
-  std::condition_variable work_;
-  std::condition_variable done_;
+  Event work_;
+  Event done_;
   std::deque<Transfer> waiting_;
   std::deque<FinishedTransfer> finished_;
   size_t n_under_way_ = 0;  // started and not handed back

@@ -14,9 +14,8 @@ namespace {
 // Memory for what is wanted, at most; what does not fit is fetched when it is asked for.
 constexpr uint64_t kMostPlanBytes = uint64_t{4} << 20;
 constexpr size_t kMostRecords = size_t{1} << 24;  // of a page, see Fetch::key()
-// Where rows are selected one by one, layers that are swept over need no more than is under way.
-constexpr uint64_t kSweptShare = 16;
-constexpr uint64_t kLeastSwept = uint64_t{4} << 20;
+// Where rows are selected one by one, layers that are swept over get no more than this while those need more.
+constexpr uint64_t kLeastSwept = uint64_t{32} << 20;
 
 TierOptions checked(TierOptions options, const SlabDevice& device) {
   const size_t unit = std::max<size_t>(device.alignment(), 64);
@@ -25,12 +24,6 @@ TierOptions checked(TierOptions options, const SlabDevice& device) {
   options.buffer_bytes = (std::max(options.buffer_bytes, least) + unit - 1) / unit * unit;
   options.n_buffers = std::clamp<size_t>(options.n_buffers, 1, device.depth());
   return options;
-}
-
-uint64_t most_for_heads(const TierOptions& options, const MemoryAccount& account) {
-  if (options.row_bytes == 0) return options.cache_bytes;
-  const uint64_t most = options.cache_bytes != 0 ? options.cache_bytes : account.limit_bytes();
-  return std::max(most / kSweptShare, std::min(most, kLeastSwept));
 }
 
 }  // namespace
@@ -55,7 +48,7 @@ Tier::Tier(std::unique_ptr<SlabDevice> device, const TierOptions& options, Memor
       device_(std::move(device)),
       buffers_(options_.n_buffers * options_.buffer_bytes, options_.name, account),
       space_(options_.most_bytes, std::max<size_t>(device_->alignment(), 64)),
-      heads_(options_.head_bytes, most_for_heads(options_, account), account) {
+      heads_(options_.head_bytes, options_.cache_bytes, account) {
   if (options_.row_bytes > 0) rows_.emplace(options_.row_bytes, options_.cache_bytes, account);
   constexpr size_t kWritesBeside = 8;
   operations_.resize(std::min(device_->depth(), options_.n_buffers + kWritesBeside));
@@ -72,7 +65,7 @@ Tier::~Tier() {
     stopping_ = true;
     drop_plans();
   }
-  work_.notify_all();
+  work_.raise();
   thread_.join();
   demanded_.clear();
 }
@@ -115,7 +108,7 @@ void Tier::write(std::span<const std::shared_ptr<OutsidePage>> pages, std::span<
   for (size_t i = 0; i < pages.size(); ++i) {
     writes_.push_back({pages[i]->offset, records[i], slab_bytes(pages[i]->layout), &n_unwritten});
   }
-  work_.notify_one();
+  work_.raise();
   // Whatever happens, the thread lets go of the records before this returns.
   arrived_.wait(lock, [&] { return n_unwritten == 0; });
 }
@@ -196,7 +189,7 @@ void Tier::load(std::span<const PieceRead> reads, PieceUse use) {
   std::unique_lock lock(mutex_);
   counts_.pieces += n_left;
   while (n_left > 0 && !is_faulty()) {
-    if (ask_for_all(pending)) work_.notify_one();
+    if (ask_for_all(pending)) work_.raise();
     there.clear();
     for (Pending& each : pending) {
       if (each.state == Pending::State::kPinned && !each.piece.cache->is_coming(each.piece.cell)) {
@@ -221,7 +214,7 @@ void Tier::load(std::span<const PieceRead> reads, PieceUse use) {
   for (const Pending& each : pending) {
     if (each.state == Pending::State::kPinned) each.piece.cache->unpin(each.piece.cell);
   }
-  arrived_.notify_all();
+  arrived_.raise();
 }
 
 void Tier::wait_for_arrival(std::unique_lock<std::mutex>& lock) {
@@ -235,10 +228,10 @@ void Tier::wait_for_arrival(std::unique_lock<std::mutex>& lock) {
 
 // Cells have become free.
 void Tier::let_others_on() {
-  if (n_waiting_ > 0) arrived_.notify_all();
+  if (n_waiting_ > 0) arrived_.raise();
   if (!plans_wait_) return;
   plans_wait_ = false;
-  work_.notify_one();
+  work_.raise();
 }
 
 void Tier::want(std::vector<WantedPieces> wanted) {
@@ -249,14 +242,27 @@ void Tier::want(std::vector<WantedPieces> wanted) {
   plan_bytes_ += n_bytes;
   plans_.push_back({std::move(wanted), 0, 0, n_bytes});
   plans_wait_ = false;
-  work_.notify_one();
+  work_.raise();
 }
 
 void Tier::begin_round() {
   const std::lock_guard lock(mutex_);
   drop_plans();
   heads_.begin_round();
-  if (rows_) rows_->begin_round();
+  if (!rows_) return;
+  give_rows_memory();
+  rows_->begin_round();
+}
+
+// What rows lack goes over to them, as far as heads can do without it.
+void Tier::give_rows_memory() {
+  uint64_t missing = rows_->missing_bytes();
+  while (missing > 0 && heads_.spare_bytes() > kLeastSwept) {
+    const uint64_t before = heads_.spare_bytes();
+    if (!heads_.is_shrinking()) heads_.begin_shrinking();
+    if (!heads_.finish_shrinking()) return;  // something is on its way to it: the next round
+    missing -= std::min(missing, before - heads_.spare_bytes());
+  }
 }
 
 void Tier::drop_plans() {
@@ -274,7 +280,7 @@ void Tier::yield(uint64_t n_bytes) {
   while (n_given < n_bytes && heads_.spare_bytes() + (rows_ ? rows_->spare_bytes() : 0) > 0) {
     PieceCache& cache = rows_ && rows_->spare_bytes() > heads_.spare_bytes() ? *rows_ : heads_;
     const uint64_t before = cache.spare_bytes();
-    cache.begin_shrinking();
+    if (!cache.is_shrinking()) cache.begin_shrinking();
     ++n_waiting_;
     arrived_.wait(lock, [&] { return cache.finish_shrinking(); });
     --n_waiting_;
@@ -287,8 +293,8 @@ void Tier::fail(const std::string& what) {
   if (is_faulty()) return;
   fault_ = what;
   faulty_.store(true, std::memory_order_release);
-  arrived_.notify_all();
-  work_.notify_all();
+  arrived_.raise();
+  work_.raise();
 }
 
 void Tier::check() const {

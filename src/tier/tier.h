@@ -2,7 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -16,6 +15,7 @@
 
 #include "base/memory_account.h"
 #include "tier/charged_bytes.h"
+#include "tier/event.h"
 #include "tier/outside_page.h"
 #include "tier/piece_cache.h"
 #include "tier/piece_layout.h"
@@ -144,6 +144,7 @@ class Tier : private MemoryAccount::Holder {
   void wait_for_arrival(std::unique_lock<std::mutex>& lock);
   void let_others_on();
   void drop_plans();
+  void give_rows_memory();
   void fail(const std::string& what);
 
   // Of the thread (tier_thread.cpp), with the lock.
@@ -173,10 +174,10 @@ class Tier : private MemoryAccount::Holder {
   SlabSpace space_;
 
   mutable std::mutex mutex_;
-  std::condition_variable arrived_;  // readers, writers and yield() wait
-  std::condition_variable work_;     // the thread waits
-  PieceCache heads_;                 // pieces of whole heads
-  std::optional<PieceCache> rows_;   // pieces of a row
+  Event arrived_;                   // readers, writers and yield() wait
+  Event work_;                      // the thread waits
+  PieceCache heads_;                // pieces of whole heads
+  std::optional<PieceCache> rows_;  // pieces of a row
   std::deque<Fetch> demanded_;
   std::deque<Plan> plans_;
   uint64_t plan_bytes_ = 0;

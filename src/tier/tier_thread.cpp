@@ -36,6 +36,7 @@ void Tier::serve() {
     if (n_active_ == 0) continue;
     const size_t n = device_->finish(finished);
     for (size_t i = 0; i < n; ++i) finish_transfer(finished[i], transfers);
+    arrived_.raise();
   }
 }
 
@@ -46,7 +47,7 @@ void Tier::abandon() {
   demanded_.clear();
   for (const Write& write : writes_) --*write.n_unwritten;
   writes_.clear();
-  arrived_.notify_all();
+  arrived_.raise();
 }
 
 // As much as the device takes. True where something was started, or there may be more in the plans.
@@ -227,7 +228,6 @@ void Tier::end_operation(Operation& operation, bool whole) {
   operation.fetches.clear();
   operation.active = false;
   --n_active_;
-  arrived_.notify_all();
 }
 
 }  // namespace quire

@@ -23,14 +23,14 @@ std::string error_of(const std::function<void()>& work) {
 // At every moment pages, fetched rows and what is under way together stay below the budget, and the result is
 // the same. What does not fit is refused before anything is computed.
 TEST(TierLimit, ABudgetHoldsForEverythingInMemory) {
-  const ButlerPrompt prompt(kShape, 6, 1100, 1, 2);
+  const ButlerPrompt prompt(kShape, 6, 1000, 1, 2);
   for (const std::string recipe : {"full", "turbo4(frame=rotated)", "quire(budget=10%,frame=rotated)",
                                    "butler(budget=10%,sink=2,local=16,interval=3)"}) {
     TierRun memory(recipe, prompt);
     memory.run(900);
     const std::string placed = recipe + ",place=host";
     const uint64_t peak = prompt.shape.peak_bytes(Recipe::parse(placed), 0, 900, 0);
-    for (const uint64_t more : {uint64_t{2'000'000}, uint64_t{1'100'000}, uint64_t{700'000}}) {
+    for (const uint64_t more : {uint64_t{2'000'000}, uint64_t{1'200'000}}) {
       TierRun tier(placed, prompt, 2, peak + more);
       tier.run(900);
       EXPECT_TRUE(same(memory.out, tier.out)) << recipe;
@@ -58,7 +58,7 @@ TEST(TierLimit, TheLeastThatATierNeedsIsRefusedWithNumbers) {
 
 // A fault ends the step with a sentence, and every later step too; the sequence is as long as it was.
 TEST(TierFault, EndsTheStepAndIsToldToTheNext) {
-  const ButlerPrompt prompt(kShape, 4, 500, 2, 2);
+  const ButlerPrompt prompt(kShape, 4, 640, 2, 2);
   struct Case {
     std::function<void(Faults&)> set;
     const char* says;
@@ -75,13 +75,14 @@ TEST(TierFault, EndsTheStepAndIsToldToTheNext) {
       for (const Case& each : cases) {
         auto faults = std::make_shared<Faults>();
         TierRun tier(std::string(recipe) + ",place=" + place, prompt, 2, 0, faults);
-        tier.step(400);
+        tier.step(600);
         each.set(*faults);
         std::string error;
         while (error.empty() && tier.cache->n_tokens() < prompt.n_tokens) {
           error = error_of([&] { tier.step(1); });
         }
-        ASSERT_NE(error.find(each.says), std::string::npos) << recipe << ": " << error;
+        ASSERT_NE(error.find(each.says), std::string::npos)
+            << recipe << place << each.says << ": " << error << tier.counts.fetched_pieces;
         EXPECT_NE(error.find("offset"), std::string::npos) << error;
         EXPECT_EQ(error.find('\n'), std::string::npos);
         EXPECT_EQ(error_of([&] { tier.step(1); }), error);
