@@ -38,11 +38,13 @@ SavedSequence::SavedSequence(const KvFiles& files, const ModelOptions& model, Se
   saved_ = SavedSession::open(files_.load);
   load_seconds = seconds_since(start);
   const Recipe& recipe = saved_->cache().recipe;
-  if (model.recipe_given && !(options.recipe == recipe)) {
-    saved_->fail("the saved cache has the recipe " + recipe.text() + ", not " + options.recipe.text() +
-                 "; without --kv it is taken as it is");
+  const PagePlace place = options.recipe.place;  // is not the file's matter
+  if (model.recipe_given && !(options.recipe.without_place() == recipe)) {
+    saved_->fail("the saved cache has the recipe " + recipe.text() + ", not " +
+                 options.recipe.without_place().text() + "; without --kv it is taken as it is");
   }
   options.recipe = recipe;
+  options.recipe.place = place;
 }
 
 void SavedSequence::check_model(const Engine& engine) const {

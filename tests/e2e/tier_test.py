@@ -120,8 +120,8 @@ class Tier(QuireTest):
             out, error = process.communicate(timeout=TIMEOUT_S)
             self.assertEqual(process.returncode, 2, error)
             self.assertEqual(out, b"")
-            self.assertIn(b"bytes could not be read at offset", error)
-            self.assertIn(b"cut short", error)
+            # What the prompt writes behind its end makes it long again, with a hole.
+            self.assertRegex(error, rb"read at offset \d+: the slab has been cut short|offset \d+ are not what was written")
 
     def test_bytes_that_change_end_the_run(self):
         process, slab = self.start("--kv", f"full,{self.disk(',cache=1K')}")
