@@ -54,7 +54,7 @@ struct Options {
   size_t n_steps = 32;
   size_t n_warm = 17;
   int n_threads = 2;
-  double drift = 0.98;
+  double drift = 0.995;
   double keys_drift = 0.9;
   unsigned seed = 1;
 };
@@ -117,6 +117,8 @@ class Overlap : public ReadObserver {
       n_both_ += both.size();
       n_rows_ += rows.size();
     }
+    for (size_t i = 0; i < rows.size(); ++i) n_runs_ += i == 0 || rows[i] != rows[i - 1] + 1;
+    n_read_ += rows.size();
     last_[layer] = std::move(rows);
   }
   double share() const {
@@ -127,6 +129,8 @@ class Overlap : public ReadObserver {
   std::vector<std::vector<uint32_t>> last_;
   size_t n_both_ = 0;
   size_t n_rows_ = 0;
+  size_t n_runs_ = 0;
+  size_t n_read_ = 0;
 };
 
 class Stack {
@@ -195,7 +199,7 @@ class Stack {
 
   const Cache& cache() const { return cache_; }
   const PagePool& pool() const { return pool_; }
-  double overlap() const { return overlap_.share(); }
+  const Overlap& overlap() const { return overlap_; }
 
  private:
   size_t kv_width() const { return options_.n_kv_heads * options_.head_dim; }
@@ -265,7 +269,8 @@ Json measure(const Options& options) {
           {"outside_bytes", tier == nullptr ? 0 : tier->outside_bytes()},
           {"drift", options.drift},
           {"keys_drift", options.keys_drift},
-          {"step_overlap", stack.overlap()},
+          {"step_overlap", stack.overlap().share()},
+          {"rows_per_run", stack.overlap().rows_per_run()},
           {"fill_seconds", fill_seconds},
           {"warm_seconds", warm},
           {"steps", options.n_steps},
