@@ -11,7 +11,8 @@
 // step's is
 // --drift. So rows that a step likes are mostly those that the last one liked. The predictor is drawn at
 // random but for its projections, which keep as many channels of the keys as it has values: what it names is
-// what some query likes. The overlap of the rows that two steps in a row read is part of the report.
+// what some query likes. The overlap of the rows that two steps in a row read, and how many neighbours stand
+// together, are part of the report: docs/results/tiers.md compares them with a real model's.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -120,6 +121,9 @@ class Overlap : public ReadObserver {
     for (size_t i = 0; i < rows.size(); ++i) n_runs_ += i == 0 || rows[i] != rows[i - 1] + 1;
     n_read_ += rows.size();
     last_[layer] = std::move(rows);
+  }
+  double rows_per_run() const {
+    return n_runs_ == 0 ? 0 : static_cast<double>(n_read_) / static_cast<double>(n_runs_);
   }
   double share() const {
     return n_rows_ == 0 ? 0 : static_cast<double>(n_both_) / static_cast<double>(n_rows_);
