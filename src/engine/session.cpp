@@ -171,6 +171,7 @@ void Session::ensure_logits(Generation* counted) {
     if (counted != nullptr) {
       ++counted->n_steps;
       counted->bytes_read += cache_.last_step().bytes_read;
+      counted->rows_read += cache_.last_step().rows_read;
     }
   }
   const size_t last_row = last_step_tokens_ - 1;
