@@ -6,12 +6,15 @@ processes at once as --jobs says, --speed the rest; both also elsewhere, with Py
 from such a folder and measures nothing. Called by scripts/study-butler.
 """
 
+from __future__ import annotations
+
 import argparse
 import dataclasses
 import hashlib
 import json
 import os
 import pathlib
+import subprocess
 
 import butler_page
 from butler_plan import CHOOSING, Plan, coref_recipes, interval_recipes, long_recipes, timed_recipes
@@ -25,8 +28,8 @@ class Study:
         self.plan, self.options = plan, options
 
     def eval(self, *arguments) -> list:
-        return [self.options.quire, "eval", *arguments, "-m", self.options.model, "--butler", self.options.butler, "-t", 1,
-                "--json"]
+        return [self.options.quire, "eval", *arguments, "-m", self.options.model, "--butler", self.options.butler,
+                "-t", 1, "--json"]
 
     def kl(self, depth: int, recipes) -> list:
         return self.eval("kl", "-f", self.options.text, "--prompt-tokens", depth, "--eval-tokens",
@@ -49,10 +52,15 @@ class Study:
                 jobs.append((f"interval-{depth}-{first}.json", self.kl(depth, recipes[first:first + 3])))
         for temperature in plan.temperatures:
             for prompt in range(plan.prompts):
-                jobs.append((f"long-{temperature:g}-{prompt}.json",
-                             self.eval("degeneration", "--skip", prompt, "--prompts", 1, "-n", plan.new_tokens, "--temp",
-                                       temperature, "--kv", ",".join(long_recipes(plan)))))
+                command = self.eval("degeneration", "--skip", prompt, "--prompts", 1, "-n", plan.new_tokens,
+                                    "--temp", temperature, "--kv", ",".join(long_recipes(plan)))
+                jobs.append((f"long-{temperature:g}-{prompt}.json", command))
         return jobs
+
+    def calibrate(self) -> None:
+        """Has the model's calibration made where there is none, before many processes want it at once."""
+        command = self.eval("kl", "-p", "One two three four", "--prompt-tokens", 2, "--eval-tokens", 1, "--kv", "quire")
+        subprocess.run([str(part) for part in command], check=False, capture_output=True)
 
     def speed_jobs(self, folder: pathlib.Path) -> list:
         return [(f"speed-{depth}.json",
@@ -84,21 +92,29 @@ def note_study(folder: pathlib.Path, plan: Plan, options, part: str) -> None:
     path.write_text(json.dumps(known) + "\n")
 
 
+def whole_path(text: str) -> pathlib.Path:
+    return pathlib.Path(text).absolute()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quire", default=ROOT / "build/release/quire")
-    parser.add_argument("--model", default=ROOT / "models/SmolLM2-135M-Instruct.Q4_1.gguf")
-    parser.add_argument("--butler", default=ROOT / "assets/butler-smollm2-135m.safetensors", help="the trained predictor")
-    parser.add_argument("--text", default=ROOT / "build/butler-study/emma.txt")
-    parser.add_argument("--kept", type=pathlib.Path, default=ROOT / "build/butler-study/measured",
+    parser.add_argument("--quire", type=whole_path, default=ROOT / "build/release/quire")
+    parser.add_argument("--model", type=whole_path, default=ROOT / "models/SmolLM2-135M-Instruct.Q4_1.gguf")
+    parser.add_argument("--butler", type=whole_path, default=ROOT / "assets/butler-smollm2-135m.safetensors",
+                        help="the trained predictor")
+    parser.add_argument("--text", type=whole_path, default=ROOT / "build/butler-study/emma.txt")
+    parser.add_argument("--kept", type=whole_path, default=ROOT / "build/butler-study/measured",
                         help="folder of the measurements")
-    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "docs/results", help="folder of butler.md and butler/")
+    parser.add_argument("--out", type=whole_path, default=ROOT / "docs/results", help="folder of butler.md and butler/")
     parser.add_argument("--threads", type=int, default=1, help="of what is timed")
     parser.add_argument("--jobs", type=int, default=1, help="so many processes at once where time is not measured")
-    parser.add_argument("--quality", action="store_true", help="measure what does not depend on time, and write no page")
+    parser.add_argument("--quality", action="store_true",
+                        help="measure what does not depend on time, and write no page")
     parser.add_argument("--speed", action="store_true", help="measure what does, and write no page")
-    parser.add_argument("--only", default="", help="only measurements whose name begins so: kl-7000, interval, coref, long, speed")
-    parser.add_argument("--render", type=pathlib.Path, metavar="DIR", help="write the page from a folder; measure nothing")
+    parser.add_argument("--only", default="",
+                        help="only measurements whose name begins so: kl-7000, interval, coref, long, speed")
+    parser.add_argument("--render", type=whole_path, metavar="DIR",
+                        help="write the page from a folder; measure nothing")
     parser.add_argument("--redo", action="store_true", help="measure again what the folder holds")
     parser.add_argument("--tiny", action="store_true", help="a few tokens of each, to try the study out")
     options = parser.parse_args()
@@ -111,6 +127,8 @@ def main() -> None:
             jobs = [job for job in jobs if job[0].startswith(options.only)]
             if jobs and (getattr(options, part) or not (options.quality or options.speed)):
                 note_study(options.kept, plan, options, part)
+                if any(options.redo or not (options.kept / name).exists() for name, _ in jobs):
+                    study.calibrate()
                 kept.get_all(jobs, n_jobs)
         if options.quality or options.speed:
             return

@@ -1,5 +1,7 @@
 """docs/results/butler.md and its charts, of what butler.py has measured. Every figure comes from the measurements."""
 
+from __future__ import annotations
+
 import json
 import math
 import pathlib
@@ -83,14 +85,15 @@ class Measured:
 
     @staticmethod
     def _over_prompts(runs: list) -> dict:
-        """Of one run of each prompt; the forward passes of a run are one fewer than its tokens, or, where it ended, as many."""
+        """Of one run of each prompt, whose forward passes are one fewer than its tokens, or, where it ended, as many."""
         figures = {field: sum(run[field] for run in runs) / len(runs)
                    for field in ("repeats", "ends", "tokens", "tokens_as_full", "distinct")}
         steps = [run["tokens"] - 1 + run["ends"] for run in runs]
         begins = [run["tokens_to_repeat"] for run in runs if run["tokens_to_repeat"] is not None]
         n_steps = sum(steps)
         n_rows = sum(n * run["rows_read_per_token"] for n, run in zip(steps, runs))
-        return {"recipe": runs[0]["recipe"], **figures, "tokens_to_repeat": sum(begins) / len(begins) if begins else None,
+        return {"recipe": runs[0]["recipe"], **figures,
+                "tokens_to_repeat": sum(begins) / len(begins) if begins else None,
                 "tokens_per_s": n_steps / sum(n / run["tokens_per_s"] for n, run in zip(steps, runs) if n),
                 "read": n_rows / sum(n * run["rows_read_per_token"] / run["read"] for n, run in zip(steps, runs)),
                 "rows": n_rows / n_steps,
@@ -153,18 +156,19 @@ def quality_part(measured: Measured, depth: int, charts: pathlib.Path) -> str:
         for name, rows in found.items():
             r = rows[i]
             body.append([f"{budget} %", f"`{r['recipe']}`", f"{r['mass']:.3f}", f"{r['mass'] / best:.3f}",
-                         f"{r['kl_mean']:.4f}", f"{r['same_top1']:.3f}", f"{100 * (r['ppl'] / r['ppl_full'] - 1):+.2f} %",
-                         f"{r['rows_read_per_token']:.0f}", f"{r['bytes_read_per_token'] / 1000:.0f}"])
+                         f"{r['kl_mean']:.4f}", f"{r['same_top1']:.3f}",
+                         f"{100 * (r['ppl'] / r['ppl_full'] - 1):+.2f} %", f"{r['rows_read_per_token']:.0f}", f"{r['bytes_read_per_token'] / 1000:.0f}"])
     pictures = ""
     for field, name, log in (("mass", "share of the attention mass that is read", False),
                              ("kl_mean", "KL to the full cache, nats", True)):
         file = f"{field.split('_')[0]}-{depth}.svg"
         lines(f"{depth:,} tokens", "budget, % of the rows", name,
-              {recipe: [(b, max(r[field], 1e-4)) for b, r in zip(plan.budgets, rows)] for recipe, rows in found.items()},
+              {recipe: [(b, max(r[field], 1e-4)) for b, r in zip(plan.budgets, rows)]
+               for recipe, rows in found.items()},
               charts / file, log_x=True, log_y=log)
         pictures += f"\n![{name} by budget]({charts.name}/{file})\n"
-    return head + table(["budget", "recipe", "mass read", "of the oracle's", "KL", "same top-1", "perplexity", "rows/token",
-                         "kB/token"], body) + "\n" + pictures
+    return head + table(["budget", "recipe", "mass read", "of the oracle's", "KL", "same top-1", "perplexity",
+                         "rows/token", "kB/token"], body) + "\n" + pictures
 
 
 def interval_part(measured: Measured, depth: int, charts: pathlib.Path) -> str:
@@ -194,8 +198,8 @@ def coref_part(measured: Measured) -> str:
         best = rows["oracle"]["coverage"]
         parts.append(f"{budget} rows:\n\n" + table(
             ["recipe", "accuracy", "coverage", "of the oracle's", "read", "rank", "nll"],
-            [[f"`{r['recipe']}`", f"{r['accuracy']:.3f}", f"{r['coverage']:.3f}", f"{r['coverage'] / best:.2f}" if r["read"] < 1 and best > 0 else "",
-              f"{100 * r['read']:.1f} %", f"{r['rank']:.2f}", f"{r['nll']:.3f}"]
+            [[f"`{r['recipe']}`", f"{r['accuracy']:.3f}", f"{r['coverage']:.3f}",
+              f"{r['coverage'] / best:.2f}" if r["read"] < 1 and best > 0 else "", f"{100 * r['read']:.1f} %", f"{r['rank']:.2f}", f"{r['nll']:.3f}"]
              for r in sorted(rows.values(), key=lambda r: -r["coverage"])]) + "\n")
     return "\n".join(parts)
 

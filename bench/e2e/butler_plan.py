@@ -1,5 +1,7 @@
 """What the study of TokenButler measures: sizes, and the recipes that are compared."""
 
+from __future__ import annotations
+
 import dataclasses
 
 

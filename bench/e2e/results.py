@@ -3,6 +3,8 @@
 The standard library alone, so that it runs on machines without our packages.
 """
 
+from __future__ import annotations
+
 import math
 import os
 import pathlib
