@@ -25,7 +25,7 @@ RECIPES = {
     "keep": ("logquant(reserve=128)", "logquant(reserve=128,partial=on)", "turbo2(keep=log(reserve=64))",
              "turbo2(keep=log(reserve=128))", "turbo2(keep=log(reserve=256,rule=strided))", "streaming(window=512)",
              "h2o(budget=7.5%)", "keyformer(budget=7.5%)", "snapkv(budget=7.5%)"),
-    "select": ("quire", "quire(mass=0.9)", "selfindex", "monarch", "monarch(trigger=off)", "quest", "doublesparse",
+    "select": ("quire", "quire(budget=20%)", "quire(mass=0.9)", "selfindex", "monarch", "monarch(trigger=off)", "quest", "doublesparse",
                "oracle", "random"),
 }
 DEPTHS = {512: 128, 2000: 200, 6000: 1000}  # prompt tokens: evaluated tokens
@@ -40,22 +40,24 @@ def kept(name: str, command: list, redo: bool) -> str:
     return Kept(KEPT, "sweep", redo).get(name, command)
 
 
-def for_each(options, kind: str, recipes: tuple, command: list) -> list:
-    """The rows of a command that measures recipes, one run for each of `recipes`, which several are joined in."""
+class Study:
+    """A command of `quire eval` over recipes: one run for each of `groups`, which several recipes may be joined in."""
 
-    def rows(recipe: str) -> list:
-        return json.loads(kept(f"{kind}-{slug(recipe)}.json",
-                               [options.quire, "eval", *command, "-m", options.model, "-f", options.text, "-t",
-                                max(1, options.threads // options.jobs), "--json", "--kv", recipe], options.redo))["rows"]
+    def __init__(self, kind: str, groups: tuple, command: list):
+        self.kind, self.groups, self.command = kind, groups, command
 
-    with ThreadPoolExecutor(options.jobs) as pool:
-        return [row for some in pool.map(rows, recipes) for row in some]
+    def run(self, options, group: str) -> list:
+        return json.loads(kept(f"{self.kind}-{slug(group)}.json",
+                               [options.quire, "eval", *self.command, "-m", options.model, "-f", options.text, "-t",
+                                max(1, options.threads // options.jobs), "--json", "--kv", group], options.redo))["rows"]
+
+    def rows(self, options) -> list:
+        return [row for group in self.groups for row in self.run(options, group)]
 
 
-def quality(options, depth: int) -> list:
+def quality(depth: int) -> Study:
     recipes = tuple(recipe for group in RECIPES.values() for recipe in group)
-    return for_each(options, f"quality-{depth}", recipes,
-                    ["kl", "--prompt-tokens", depth, "--eval-tokens", DEPTHS[depth]])
+    return Study(f"quality-{depth}", recipes, ["kl", "--prompt-tokens", depth, "--eval-tokens", DEPTHS[depth]])
 
 
 def speed(options, depth: int) -> list:
@@ -76,15 +78,27 @@ RECALL_TOKENS = (2000, 4000)
 RECALL_SEEDS = 8
 
 
-def recall(options, tokens: int) -> list:
-    return for_each(options, f"recall-{tokens}", tuple(",".join(group) for group in RECALL_RECIPES),
-                    ["recall", "--prompt-tokens", tokens, "--seeds", RECALL_SEEDS])
+def recall(tokens: int) -> Study:
+    return Study(f"recall-{tokens}", tuple(",".join(group) for group in RECALL_RECIPES),
+                 ["recall", "--prompt-tokens", tokens, "--seeds", RECALL_SEEDS])
 
 
 def streaming(options) -> str:
     return kept("streaming.txt",
-                [options.quire, "eval", "ppl", "-m", options.model, "-f", options.text, "-t", options.threads, "--kv",
+                [options.quire, "eval", "ppl", "-m", options.model, "-f", options.text, "-t",
+                 max(1, options.threads // options.jobs), "--kv",
                  "streaming", "-c", 50000, "--max-tokens", 50000, "--segment", 5000], options.redo)
+
+
+def measure_quality(options) -> None:
+    """What does not depend on time, the longest runs first."""
+    studies = [*(recall(tokens) for tokens in sorted(RECALL_TOKENS, reverse=True)),
+               *(quality(depth) for depth in sorted(DEPTHS, reverse=True))]
+    with ThreadPoolExecutor(options.jobs) as pool:
+        waiting = [pool.submit(streaming, options)]
+        waiting += [pool.submit(study.run, options, group) for study in studies for group in study.groups]
+        for run in waiting:
+            run.result()
 
 
 ATTENTION_LINE = re.compile(r"^(\S+)\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)\s+(\d+)%\s+([\d.]+)x\s+([\d.]+)$", re.M)
@@ -147,7 +161,7 @@ is half of them. Few tokens are evaluated at each depth, so differences below a 
 """]
     speeds = {}
     for depth in DEPTHS:
-        rows = quality(options, depth)
+        rows = quality(depth).rows(options)
         parts.append(f"## {depth:,} tokens of prompt, {DEPTHS[depth]} evaluated\n\n" + quality_table(rows) + "\n")
         for field, unit, name, chart in (("bits_per_value", 1, "bits per value, everything counted", "bytes"),
                                          ("rows_read_per_token", 90 * depth / 100, "% of the rows read", "rows"),
@@ -169,7 +183,7 @@ is half of them. Few tokens are evaluated at each depth, so differences below a 
                  "seeds; the score is 1 where the answers are as likely as with the full cache and 0 where they are as "
                  "likely as without the facts (docs/eval.md).\n")
     for tokens in RECALL_TOKENS:
-        parts.append(f"{tokens:,} tokens:\n\n" + recall_table(recall(options, tokens)) + "\n")
+        parts.append(f"{tokens:,} tokens:\n\n" + recall_table(recall(tokens).rows(options)) + "\n")
     parts.append("## Text without end\n\n`quire eval ppl --kv streaming`: 4 sinks and a window of 2,000 over 50,000 tokens, six times the "
                  "context that the model was trained for.\n\n```\n" + streaming(options).strip() + "\n```\n")
     parts.append("## Attention alone\n\nOne layer of the shape of Llama-3.1-8B (32 query and 8 KV heads of 128), out of the "
@@ -197,11 +211,7 @@ def main() -> None:
     KEPT.mkdir(parents=True, exist_ok=True)
     options = parser.parse_args()
     if options.quality:
-        for depth in sorted(DEPTHS, reverse=True):
-            quality(options, depth)
-        for tokens in sorted(RECALL_TOKENS, reverse=True):
-            recall(options, tokens)
-        streaming(options)
+        measure_quality(options)
     else:
         write_page(options)
 
