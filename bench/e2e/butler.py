@@ -63,10 +63,11 @@ class Study:
         subprocess.run([str(part) for part in command], check=False, capture_output=True)
 
     def speed_jobs(self, folder: pathlib.Path) -> list:
+        """Not warmed up: it is medians of many steps that count, and prefills take most of the time."""
         return [(f"speed-{depth}.json",
                  [self.options.quire, "bench", "-m", self.options.model, "--butler", self.options.butler, "-f",
-                  self.options.text, "-t", self.options.threads, "--json", "--no-quality", "--prompt-tokens", depth,
-                  "--max-new-tokens", self.plan.timed_tokens, "--repeats", self.plan.repeats, "--trace",
+                  self.options.text, "-t", self.options.threads, "--json", "--no-quality", "--no-warmup",
+                  "--prompt-tokens", depth, "--max-new-tokens", self.plan.timed_tokens, "--repeats", self.plan.repeats, "--trace",
                   folder / f"speed-{depth}.jsonl", "--mode", ",".join(timed_recipes().values())])
                 for depth in self.plan.timed_depths]
 
