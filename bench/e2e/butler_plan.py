@@ -19,12 +19,12 @@ class Plan:
     coref_items: int = 100
     coref_part: int = 10  # items of one command
     shares: tuple = (70, 50, 30)  # % of the text, of long generations
-    temperatures: tuple = (0, 1)
+    temperatures: tuple = (1,)  # greedily, `full` repeats itself with every prompt that was tried
     prompts: int = 20
     new_tokens: int = 1500
     timed_depths: tuple = (2000, 7000)
     timed_tokens: int = 258
-    repeats: int = 3
+    repeats: int = 2
 
     @staticmethod
     def tiny() -> "Plan":
