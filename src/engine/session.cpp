@@ -171,11 +171,8 @@ void Session::ensure_logits(Generation* counted) {
     if (counted != nullptr) {
       ++counted->n_steps;
       counted->bytes_read += cache_.last_step().bytes_read;
-<<<<<<< HEAD
       counted->tier.add(cache_.last_step().tier);
-=======
       counted->rows_read += cache_.last_step().rows_read;
->>>>>>> main
     }
   }
   const size_t last_row = last_step_tokens_ - 1;

@@ -64,11 +64,8 @@ struct Generation {
   size_t n_steps = 0;       // forward passes: the first token needs none, its logits are the prefill's
   double seconds = 0;       // from the prefill's logits to the end
   uint64_t bytes_read = 0;  // of the cache, over all steps
-<<<<<<< HEAD
   TierCounts tier = {};     // the same, where rows lie in a tier
-=======
-  uint64_t rows_read = 0;  // key rows, over all steps, layers and KV heads
->>>>>>> main
+  uint64_t rows_read = 0;   // key rows, over all steps, layers and KV heads
 
   double tokens_per_second() const { return seconds > 0 ? static_cast<double>(n_steps) / seconds : 0; }
   double bytes_read_per_token() const {
