@@ -19,14 +19,24 @@ uint64_t MemoryAccount::missing(uint64_t n_bytes) const {
   return fits(n_bytes) ? 0 : firm_ + spare_ + n_bytes - limit_bytes_;
 }
 
+// What is asked for counts while spare bytes are given back, so that nobody takes these again meanwhile.
 bool MemoryAccount::take(uint64_t n_bytes) {
   if (try_take(n_bytes)) return true;
-  const std::lock_guard lock(holders_mutex_);
-  for (Holder* holder : holders_) {
-    const uint64_t n_missing = missing(n_bytes);
-    if (n_missing > 0) holder->yield(n_missing);
-    if (try_take(n_bytes)) return true;
+  const std::lock_guard holders_lock(holders_mutex_);
+  {
+    const std::lock_guard lock(mutex_);
+    firm_ += n_bytes;
   }
+  for (Holder* holder : holders_) {
+    const uint64_t n_missing = missing(0);
+    if (n_missing > 0) holder->yield(n_missing);
+  }
+  const std::lock_guard lock(mutex_);
+  if (fits(0)) {
+    peak_ = std::max(peak_, firm_ + spare_);
+    return true;
+  }
+  firm_ -= n_bytes;
   return false;
 }
 
