@@ -66,7 +66,7 @@ void Cache::look_ahead(size_t first) {
     if (sparse_limits(layer, view, step_tokens_)) continue;
     if (step_tokens_ > 1 || !selector_->may_select(layer, view.n_tokens)) {
       store_.tier()->want(reads_in_tiles(step_tokens_) ? whole_heads(view) : whole_pages(view));
-    } else {
+    } else if (!selector_->repeats()) {
       Selection known(view.layout->n_kv_heads, view.pages.size());
       bool all_known = true;
       for (size_t head = 0; all_known && head < view.layout->n_kv_heads; ++head) {
@@ -82,7 +82,9 @@ void Cache::look_ahead(size_t first) {
 // The layer at hand; first of all if it was not foreseen, or is read once more.
 void Cache::want_rows(size_t layer, const LayerView& view, size_t n) {
   if (store_.tier() == nullptr) return;
-  if (!looked_ahead_[layer]) {
+  // Rows of the last step are there already, unless there is no room for them.
+  const bool known = looked_ahead_[layer] || (!selection_.is_all() && selector_->repeats());
+  if (!known) {
     store_.tier()->want(!selection_.is_all() ? selected_pieces(view, selection_)
                         : reads_in_tiles(n)  ? whole_heads(view)
                                              : whole_pages(view));

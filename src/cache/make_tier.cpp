@@ -11,9 +11,11 @@ namespace quire {
 namespace {
 
 constexpr uint64_t kUsualCacheBytes = uint64_t{256} << 20;  // where nothing limits it
-constexpr size_t kMostReads = 32;                           // under way
-constexpr uint64_t kShareOfReads = 16;                      // of a budget: buffers to read with take a 16th
-constexpr uint64_t kShareOfPlans = 64;                      // and what is wanted a 64th
+constexpr size_t kMostRead = size_t{320} << 10;
+constexpr size_t kPadding = 8192;
+constexpr size_t kMostReads = 32;       // under way
+constexpr uint64_t kShareOfReads = 16;  // of a budget: buffers to read with take a 16th
+constexpr uint64_t kShareOfPlans = 64;  // and what is wanted a 64th
 
 std::unique_ptr<SlabDevice> open_device(const PagePlace& place) {
   if (place.kind == PagePlace::Kind::kHost) return make_memory_device();
@@ -44,6 +46,9 @@ std::shared_ptr<Tier> make_tier(const Recipe& recipe, const Geometry& geometry, 
   for (const LayerLayout& layout : layer_layouts(recipe, geometry)) {
     const PieceLayout pieces = layout.sealed.pieces();
     options.head_bytes = std::max(options.head_bytes, pieces.head_bytes());
+    // A page in one read, if it is not too large.
+    options.buffer_bytes =
+        std::max(options.buffer_bytes, std::min(pieces.page_bytes() + kPadding, kMostRead));
     if (pieces.by_rows) options.row_bytes = std::max(options.row_bytes, pieces.payload_bytes());
   }
   options.n_buffers = budget == 0

@@ -75,6 +75,8 @@ class Selector {
   // Marks the rows that select() is going to mark, if they are known before the layer's queries: step.q is
   // not.
   virtual bool select_ahead(const HeadStep&, Selection&) { return false; }
+  // The rows that it marks in the step at hand are those of the last step, but for the newest.
+  virtual bool repeats() const { return false; }
   // Marks rows; where selects() says so.
   virtual void select(const HeadStep& step, Selection& selection) = 0;
 

@@ -67,6 +67,8 @@ class SelectButler : public Selector {
 
   bool may_select(size_t layer, size_t) const override { return sparse_ && layer > 0; }
 
+  bool repeats() const override { return sparse_ && !due_; }
+
   bool select_ahead(const HeadStep& step, Selection& selection) override {
     if (!selects(step.layer, step.view->n_tokens)) return false;
     select(step, selection);

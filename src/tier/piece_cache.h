@@ -47,6 +47,8 @@ class PieceCache {
   void unpin(Cell cell) { --meta_[cell].pins; }
   // Keeps a piece that is there until it is used, within this round.
   void expect(Cell cell);
+  // Enough of it has been used for reads worth making.
+  bool has_room_ahead() const { return n_expected_ <= usable() * 3 / 8; }
   // What was expected and not used is so no longer.
   void begin_round();
 

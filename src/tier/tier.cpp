@@ -228,8 +228,8 @@ void Tier::wait_for_arrival(std::unique_lock<std::mutex>& lock) {
 // Cells have become free.
 void Tier::let_others_on() {
   if (n_waiting_ > 0) arrived_.raise();
-  if (!plans_wait_) return;
-  plans_wait_ = false;
+  if (plans_wait_ == nullptr || !plans_wait_->has_room_ahead()) return;
+  plans_wait_ = nullptr;
   work_.raise();
 }
 
@@ -240,7 +240,7 @@ void Tier::want(std::vector<WantedPieces> wanted) {
   if (is_faulty() || plan_bytes_ + n_bytes > options_.plan_bytes) return;
   plan_bytes_ += n_bytes;
   plans_.push_back({std::move(wanted), 0, 0, n_bytes});
-  plans_wait_ = false;
+  plans_wait_ = nullptr;
   work_.raise();
 }
 
@@ -267,7 +267,7 @@ void Tier::give_rows_memory() {
 void Tier::drop_plans() {
   plan_bytes_ = 0;
   plans_.clear();
-  plans_wait_ = false;
+  plans_wait_ = nullptr;
 }
 
 void Tier::yield(uint64_t n_bytes) {

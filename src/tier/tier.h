@@ -183,8 +183,8 @@ class Tier : private MemoryAccount::Holder {
   std::optional<PieceCache> rows_;  // pieces of a row
   std::deque<Fetch> demanded_;
   std::deque<Plan> plans_;
-  uint64_t plan_bytes_ = 0;  // of them
-  bool plans_wait_ = false;  // for cells
+  uint64_t plan_bytes_ = 0;                 // of them
+  const PieceCache* plans_wait_ = nullptr;  // for cells of it
   std::deque<Write> writes_;
   size_t n_waiting_ = 0;  // for cells or pieces
   bool stopping_ = false;

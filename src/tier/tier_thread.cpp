@@ -112,7 +112,7 @@ bool Tier::gather_demanded(std::vector<Fetch>& fetches) {
 // True where the look through the plans has ended early.
 bool Tier::gather_wanted(std::vector<Fetch>& fetches) {
   size_t n_looks = 0;
-  while (!plans_.empty() && !plans_wait_) {
+  while (!plans_.empty() && plans_wait_ == nullptr) {
     Plan& plan = plans_.front();
     if (!has_next(plan)) {
       plan_bytes_ -= plan.n_bytes;
@@ -129,8 +129,10 @@ bool Tier::gather_wanted(std::vector<Fetch>& fetches) {
     } else {
       if (!joins(fetches, fetch.offset(), fetch.end())) return true;
       fetch.cell = fetch.cache->take_ahead(fetch.key());
-      plans_wait_ = fetch.cell == PieceCache::kNone;
-      if (plans_wait_) return false;
+      if (fetch.cell == PieceCache::kNone) {
+        plans_wait_ = fetch.cache;
+        return false;
+      }
       fetch.data = fetch.cache->data(fetch.cell);
       fetches.push_back(std::move(fetch));
     }

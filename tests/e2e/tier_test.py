@@ -15,7 +15,7 @@ class Tier(QuireTest):
     def setUp(self):
         super().setUp()
         self.text = self.folder / "text"
-        self.text.write_text(prose(2400))
+        self.text.write_text(prose(1800))
         self.slabs = self.folder / "slabs"
         self.slabs.mkdir()
 
@@ -29,7 +29,8 @@ class Tier(QuireTest):
         for recipe in ("full", "turbo4(frame=rotated)", "quire(frame=rotated)", "butler(budget=20%,interval=4,neighbours=on)"):
             memory = self.go(recipe)
             self.assertNotIn("tier", memory)
-            for place in ("place=host(cache=300K)", self.disk(",cache=300K"), self.disk(",cache=300K,device=threads")):
+            host, disk, threads = "place=host(cache=300K)", self.disk(",cache=300K"), self.disk(",cache=300K,device=threads")
+            for place in (host, disk, threads) if recipe == "full" else (disk,):
                 run = self.go(f"{recipe},{place}")
                 self.assertEqual(run["tokens"], memory["tokens"], f"{recipe} {place}")
                 self.assertEqual(run["recipe"], f"{recipe},{place}")
