@@ -22,12 +22,17 @@ uint64_t MemoryAccount::missing(uint64_t n_bytes) const {
 bool MemoryAccount::take(uint64_t n_bytes) {
   if (try_take(n_bytes)) return true;
   const std::lock_guard lock(holders_mutex_);
+  // What holders give back is not theirs again in between.
+  n_waiting_.fetch_add(1);
+  bool taken = false;
   for (Holder* holder : holders_) {
     const uint64_t n_missing = missing(n_bytes);
     if (n_missing > 0) holder->yield(n_missing);
-    if (try_take(n_bytes)) return true;
+    taken = try_take(n_bytes);
+    if (taken) break;
   }
-  return false;
+  n_waiting_.fetch_sub(1);
+  return taken;
 }
 
 void MemoryAccount::give_back(uint64_t n_bytes) {
@@ -38,7 +43,7 @@ void MemoryAccount::give_back(uint64_t n_bytes) {
 
 bool MemoryAccount::take_spare(uint64_t n_bytes) {
   const std::lock_guard lock(mutex_);
-  if (!fits(n_bytes)) return false;
+  if (n_waiting_.load() > 0 || !fits(n_bytes)) return false;
   spare_ += n_bytes;
   peak_ = std::max(peak_, firm_ + spare_);
   return true;

@@ -1,6 +1,7 @@
 // How much memory something takes, and the most that it may.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <vector>
@@ -29,7 +30,7 @@ class MemoryAccount {
   // Firm bytes. False, with nothing taken, when they do not fit although all spare bytes were given back.
   bool take(uint64_t n_bytes);
   void give_back(uint64_t n_bytes);
-  // Spare bytes. False where they do not fit.
+  // Spare bytes. False where they do not fit, or somebody waits for firm ones.
   bool take_spare(uint64_t n_bytes);
   void give_back_spare(uint64_t n_bytes);
 
@@ -53,6 +54,7 @@ class MemoryAccount {
   std::mutex holders_mutex_;  // taken before mutex_ and whatever holders lock
   std::vector<Holder*> holders_;
   mutable std::mutex mutex_;
+  std::atomic<int> n_waiting_{0};  // for firm bytes
   uint64_t firm_ = 0;
   uint64_t spare_ = 0;
   uint64_t peak_ = 0;
