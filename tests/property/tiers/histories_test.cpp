@@ -114,7 +114,7 @@ TEST(TierHistory, ACutThatCannotFetchItsRowsLeavesTheSequenceAsItIs) {
 
 TEST(TierHistory, ACacheIsReplacedByOneOfAnotherTier) {
   const ButlerPrompt prompt(kShape, 2, 520, 3, 2);
-  TierRun first("full,place=host(cache=1K)", prompt), second("full,place=host(cache=1K)", prompt);
+  TierRun second("full,place=host(cache=1K)", prompt), first("full,place=host(cache=1K)", prompt);
   first.step(400);
   second.step(450);
   *first.cache = std::move(*second.cache);
