@@ -175,6 +175,7 @@ std::string bench_trace(const BenchRow& row, size_t repeat) {
                  {"n_tokens", steps[i].n_tokens},
                  {"rows_read", steps[i].rows_read},
                  {"bytes_read", steps[i].bytes_read},
+                 {"predictor_calls", steps[i].predictor_calls},
                  {"kv_bytes", steps[i].kv_bytes}};
     line.update(counters_json(steps[i]));
     lines += line.dump() + "\n";

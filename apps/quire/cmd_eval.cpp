@@ -101,7 +101,8 @@ int run(const PplOptions& options) {
 Command add_eval_ppl(CLI::App& root) {
   CLI::App* eval = root.add_subcommand("eval",
                                        "Measure a model and its caches: perplexity (ppl), divergence (kl), "
-                                       "planted facts (recall), RULER tasks (ruler), co-reference (coref).");
+                                       "planted facts (recall), RULER tasks (ruler), co-reference (coref), "
+                                       "long generations (degeneration).");
   eval->require_subcommand(1);
   CLI::App* app = eval->add_subcommand("ppl", "Perplexity of a text, through the real cache.");
   auto options = std::make_shared<PplOptions>();

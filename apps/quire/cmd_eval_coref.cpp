@@ -33,6 +33,7 @@ constexpr int64_t kMostSeed = int64_t{1} << 52;
 
 struct CorefFlags : ReportOptions {
   int64_t n_items = 100;
+  int64_t n_skipped = 0;
   int64_t seed = 0;
   int64_t most_tokens = kCorefTokens - 1;
 };
@@ -71,6 +72,7 @@ void print(const CorefFlags& flags, const Engine& engine, const std::vector<Core
   }
   Json json = report_head(flags, engine);
   json.update(Json{{"items", flags.n_items},
+                   {"skipped", flags.n_skipped},
                    {"seed", flags.seed},
                    {"tokens", rows[0].tokens},
                    {"location_tokens", rows[0].location_tokens},
@@ -81,11 +83,13 @@ void print(const CorefFlags& flags, const Engine& engine, const std::vector<Core
 
 int run(const CorefFlags& flags) {
   check_range("--items", flags.n_items, 1, static_cast<int64_t>(kMostCorefItems));
+  check_range("--skip", flags.n_skipped, 0, static_cast<int64_t>(kMostCorefItems));
   check_range("--seed", flags.seed, 0, kMostSeed);
   check_range("--most-tokens", flags.most_tokens, 1, static_cast<int64_t>(kCorefTokens) - 1);
   CorefOptions measure;
   measure.recipes = Recipe::parse_list(flags.model.recipe);
   measure.n_items = static_cast<size_t>(flags.n_items);
+  measure.first_item = static_cast<size_t>(flags.n_skipped);
   measure.seed = static_cast<uint64_t>(flags.seed);
   measure.most_tokens = static_cast<size_t>(flags.most_tokens);
   Engine engine(flags.model.path, flags.model.engine_options());
@@ -105,6 +109,7 @@ Command add_eval_coref(CLI::App& root) {
     app->add_option(name, value, text)->type_name("N")->capture_default_str();
   };
   add("--items", flags->n_items, "texts, each with a place and a question");
+  add("--skip", flags->n_skipped, "not the first so many of the seed's texts");
   add("-s,--seed", flags->seed, "seed of the texts");
   add("--most-tokens", flags->most_tokens, "most tokens of a text, its question and the name");
   add_report_options(*app, *flags, "recipes to measure, with commas between them");

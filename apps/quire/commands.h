@@ -31,6 +31,7 @@ Command add_eval_kl(CLI::App& root);
 Command add_eval_recall(CLI::App& root);
 Command add_eval_ruler(CLI::App& root);
 Command add_eval_coref(CLI::App& root);
+Command add_eval_degeneration(CLI::App& root);
 Command add_bench(CLI::App& root);
 Command add_recipes(CLI::App& root);
 Command add_calibrate(CLI::App& root);

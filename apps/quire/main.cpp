@@ -107,11 +107,13 @@ int run_program(std::vector<std::string> arguments) {
   root.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   root.footer(kExamples);
   root.get_formatter()->column_width(34);
-  const std::vector<Command> commands = {add_run(root),         add_chat(root),       add_inspect(root),
-                                         add_tokenize(root),    add_eval_ppl(root),   add_eval_kl(root),
-                                         add_eval_recall(root), add_eval_ruler(root), add_eval_coref(root),
-                                         add_bench(root),       add_recipes(root),    add_calibrate(root),
-                                         add_train_butler(root)};
+  const std::vector<Command> commands = {add_run(root),         add_chat(root),
+                                         add_inspect(root),     add_tokenize(root),
+                                         add_eval_ppl(root),    add_eval_kl(root),
+                                         add_eval_recall(root), add_eval_ruler(root),
+                                         add_eval_coref(root),  add_eval_degeneration(root),
+                                         add_bench(root),       add_recipes(root),
+                                         add_calibrate(root),   add_train_butler(root)};
   check_command_word(arguments, commands);
   rename_llama_flags(arguments);
   std::reverse(arguments.begin(), arguments.end());  // the parser takes them from the back

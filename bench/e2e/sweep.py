@@ -7,15 +7,14 @@ elsewhere: --quality measures it alone. Called by scripts/sweep.
 
 import argparse
 import json
-import math
 import os
 import pathlib
-import platform
 import re
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+import results
+from results import ROOT, Kept, cpu_name, slug, table
+
 KEPT = ROOT / "build/sweep"
 OUT = ROOT / "docs/results"
 
@@ -26,7 +25,7 @@ RECIPES = {
     "keep": ("logquant(reserve=128)", "logquant(reserve=128,partial=on)", "turbo2(keep=log(reserve=64))",
              "turbo2(keep=log(reserve=128))", "turbo2(keep=log(reserve=256,rule=strided))", "streaming(window=512)",
              "h2o(budget=7.5%)", "keyformer(budget=7.5%)", "snapkv(budget=7.5%)"),
-    "select": ("quire", "quire(mass=0.9)", "selfindex", "monarch", "monarch(trigger=off)", "quest", "doublesparse",
+    "select": ("quire", "quire(budget=20%)", "quire(mass=0.9)", "selfindex", "monarch", "monarch(trigger=off)", "quest", "doublesparse",
                "oracle", "random"),
 }
 DEPTHS = {512: 128, 2000: 200, 6000: 1000}  # prompt tokens: evaluated tokens
@@ -38,36 +37,27 @@ ATTENTION_TOKENS = (4096, 16384, 32768, 131072)
 
 
 def kept(name: str, command: list, redo: bool) -> str:
-    path = KEPT / name
-    if redo or not path.exists():
-        print("sweep:", " ".join(str(part) for part in command), flush=True)
-        done = subprocess.run([str(part) for part in command], capture_output=True, text=True, cwd=ROOT)
-        if done.returncode != 0:
-            raise SystemExit(f"sweep: {done.stderr.strip()}")
-        path.write_text(done.stdout)
-    return path.read_text()
+    return Kept(KEPT, "sweep", redo).get(name, command)
 
 
-def slug(recipe: str) -> str:
-    return re.sub(r"[^a-z0-9.]+", "-", recipe).strip("-")
+class Study:
+    """A command of `quire eval` over recipes: one run for each of `groups`, which several recipes may be joined in."""
+
+    def __init__(self, kind: str, groups: tuple, command: list):
+        self.kind, self.groups, self.command = kind, groups, command
+
+    def run(self, options, group: str) -> list:
+        return json.loads(kept(f"{self.kind}-{slug(group)}.json",
+                               [options.quire, "eval", *self.command, "-m", options.model, "-f", options.text, "-t",
+                                max(1, options.threads // options.jobs), "--json", "--kv", group], options.redo))["rows"]
+
+    def rows(self, options) -> list:
+        return [row for group in self.groups for row in self.run(options, group)]
 
 
-def for_each(options, kind: str, recipes: tuple, command: list) -> list:
-    """The rows of a command that measures recipes, one run for each of `recipes`, which several are joined in."""
-
-    def rows(recipe: str) -> list:
-        return json.loads(kept(f"{kind}-{slug(recipe)}.json",
-                               [options.quire, "eval", *command, "-m", options.model, "-f", options.text, "-t",
-                                max(1, options.threads // options.jobs), "--json", "--kv", recipe], options.redo))["rows"]
-
-    with ThreadPoolExecutor(options.jobs) as pool:
-        return [row for some in pool.map(rows, recipes) for row in some]
-
-
-def quality(options, depth: int) -> list:
+def quality(depth: int) -> Study:
     recipes = tuple(recipe for group in RECIPES.values() for recipe in group)
-    return for_each(options, f"quality-{depth}", recipes,
-                    ["kl", "--prompt-tokens", depth, "--eval-tokens", DEPTHS[depth]])
+    return Study(f"quality-{depth}", recipes, ["kl", "--prompt-tokens", depth, "--eval-tokens", DEPTHS[depth]])
 
 
 def speed(options, depth: int) -> list:
@@ -88,15 +78,27 @@ RECALL_TOKENS = (2000, 4000)
 RECALL_SEEDS = 8
 
 
-def recall(options, tokens: int) -> list:
-    return for_each(options, f"recall-{tokens}", tuple(",".join(group) for group in RECALL_RECIPES),
-                    ["recall", "--prompt-tokens", tokens, "--seeds", RECALL_SEEDS])
+def recall(tokens: int) -> Study:
+    return Study(f"recall-{tokens}", tuple(",".join(group) for group in RECALL_RECIPES),
+                 ["recall", "--prompt-tokens", tokens, "--seeds", RECALL_SEEDS])
 
 
 def streaming(options) -> str:
     return kept("streaming.txt",
-                [options.quire, "eval", "ppl", "-m", options.model, "-f", options.text, "-t", options.threads, "--kv",
+                [options.quire, "eval", "ppl", "-m", options.model, "-f", options.text, "-t",
+                 max(1, options.threads // options.jobs), "--kv",
                  "streaming", "-c", 50000, "--max-tokens", 50000, "--segment", 5000], options.redo)
+
+
+def measure_quality(options) -> None:
+    """What does not depend on time, the longest runs first."""
+    studies = [*(recall(tokens) for tokens in sorted(RECALL_TOKENS, reverse=True)),
+               *(quality(depth) for depth in sorted(DEPTHS, reverse=True))]
+    with ThreadPoolExecutor(options.jobs) as pool:
+        waiting = [pool.submit(streaming, options)]
+        waiting += [pool.submit(study.run, options, group) for study in studies for group in study.groups]
+        for run in waiting:
+            run.result()
 
 
 ATTENTION_LINE = re.compile(r"^(\S+)\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)\s+(\d+)%\s+([\d.]+)x\s+([\d.]+)$", re.M)
@@ -111,63 +113,14 @@ def attention(options, tokens: int) -> tuple[str, list]:
 # ---- charts
 
 
-def ticks(low: float, high: float, log: bool) -> list:
-    if log:
-        return [m * 10.0**e for e in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-                for m in (1, 2, 5) if low <= m * 10.0**e <= high]
-    step = 10.0**math.floor(math.log10((high - low) / 4))
-    step *= next(m for m in (1, 2, 5, 10) if (high - low) / (step * m) <= 6)
-    return [i * step for i in range(math.ceil(low / step), math.floor(high / step) + 1)]
-
-
 def scatter(title: str, x_name: str, points: list, path: pathlib.Path, log_x: bool = False) -> None:
-    """points: (name, x, kl); KL on a logarithmic axis, small is good and below."""
-    width, height, left, top, right, bottom = 860, 520, 70, 46, 24, 52
-    points = [(name.replace("(budget=7.5%)", ""), x, max(y, 1e-4)) for name, x, y in points]
-    xs, ys = [p[1] for p in points], [p[2] for p in points]
-    low_x, high_x = (min(xs) / 1.3, max(xs) * 1.6) if log_x else (0, max(xs) * 1.18)
-    low_y, high_y = min(ys) / 1.5, max(ys) * 1.5
-
-    def at_x(x):
-        share = math.log(x / low_x) / math.log(high_x / low_x) if log_x else (x - low_x) / (high_x - low_x)
-        return left + share * (width - left - right)
-
-    def at_y(y):
-        return height - bottom - math.log(y / low_y) / math.log(high_y / low_y) * (height - top - bottom)
-
-    svg = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-           'font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="white"/>',
-           f'<text x="{left}" y="26" font-size="16">{title}</text>']
-    for x in ticks(low_x, high_x, log_x):
-        svg.append(f'<path d="M{at_x(x):.1f} {top}V{height - bottom}" stroke="#e5e5e5"/>'
-                   f'<text x="{at_x(x):.1f}" y="{height - bottom + 18}" text-anchor="middle">{x:g}</text>')
-    for y in ticks(low_y, high_y, True):
-        svg.append(f'<path d="M{left} {at_y(y):.1f}H{width - right}" stroke="#e5e5e5"/>'
-                   f'<text x="{left - 8}" y="{at_y(y) + 4:.1f}" text-anchor="end">{y:g}</text>')
-    svg.append(f'<text x="{(left + width - right) / 2}" y="{height - 12}" text-anchor="middle">{x_name}</text>'
-               f'<text x="16" y="{(top + height - bottom) / 2}" text-anchor="middle" '
-               f'transform="rotate(-90 16 {(top + height - bottom) / 2})">KL to the full cache, nats</text>')
-    taken: list = []
-    for name, x, y in sorted(points, key=lambda p: p[2]):
-        px, py = at_x(x), at_y(y)
-        colour = "#c0392b" if name.startswith(("quire", "monarch", "turbo")) else "#2c3e50"
-        svg.append(f'<circle cx="{px:.1f}" cy="{py:.1f}" r="4" fill="{colour}"/>')
-        label = py + 4
-        while any(abs(label - other) < 12 and abs(px - other_x) < 7 * max(len(name), n) for other_x, other, n in taken):
-            label -= 4
-        taken.append((px, label, len(name)))
-        if py - label > 6:
-            svg.append(f'<path d="M{px:.1f} {py:.1f}L{px + 6:.1f} {label - 2:.1f}" stroke="{colour}" stroke-width="0.5"/>')
-        svg.append(f'<text x="{px + 7:.1f}" y="{label:.1f}" fill="{colour}">{name}</text>')
-    path.write_text("\n".join(svg) + "\n</svg>\n")
+    """points: (name, x, kl); small is good and below."""
+    results.scatter(title, x_name, "KL to the full cache, nats",
+                    [(name.replace("(budget=7.5%)", ""), x, y) for name, x, y in points], path, log_x,
+                    ours=("quire", "monarch", "turbo"))
 
 
 # ---- the page
-
-
-def table(header: list, rows: list) -> str:
-    lines = ["| " + " | ".join(header) + " |", "| " + " | ".join(["---"] + ["---:"] * (len(header) - 1)) + " |"]
-    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
 
 
 def quality_table(rows: list) -> str:
@@ -195,13 +148,6 @@ def recall_table(rows: list) -> str:
                    f"{r['bytes_read_per_token'] / 1000:.0f}"] for r in rows])
 
 
-def cpu_name() -> str:
-    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.machine()
-
-
 def write_page(options) -> None:
     charts = OUT / "cpu"
     charts.mkdir(parents=True, exist_ok=True)
@@ -215,7 +161,7 @@ is half of them. Few tokens are evaluated at each depth, so differences below a 
 """]
     speeds = {}
     for depth in DEPTHS:
-        rows = quality(options, depth)
+        rows = quality(depth).rows(options)
         parts.append(f"## {depth:,} tokens of prompt, {DEPTHS[depth]} evaluated\n\n" + quality_table(rows) + "\n")
         for field, unit, name, chart in (("bits_per_value", 1, "bits per value, everything counted", "bytes"),
                                          ("rows_read_per_token", 90 * depth / 100, "% of the rows read", "rows"),
@@ -237,7 +183,7 @@ is half of them. Few tokens are evaluated at each depth, so differences below a 
                  "seeds; the score is 1 where the answers are as likely as with the full cache and 0 where they are as "
                  "likely as without the facts (docs/eval.md).\n")
     for tokens in RECALL_TOKENS:
-        parts.append(f"{tokens:,} tokens:\n\n" + recall_table(recall(options, tokens)) + "\n")
+        parts.append(f"{tokens:,} tokens:\n\n" + recall_table(recall(tokens).rows(options)) + "\n")
     parts.append("## Text without end\n\n`quire eval ppl --kv streaming`: 4 sinks and a window of 2,000 over 50,000 tokens, six times the "
                  "context that the model was trained for.\n\n```\n" + streaming(options).strip() + "\n```\n")
     parts.append("## Attention alone\n\nOne layer of the shape of Llama-3.1-8B (32 query and 8 KV heads of 128), out of the "
@@ -265,11 +211,7 @@ def main() -> None:
     KEPT.mkdir(parents=True, exist_ok=True)
     options = parser.parse_args()
     if options.quality:
-        for depth in sorted(DEPTHS, reverse=True):
-            quality(options, depth)
-        for tokens in sorted(RECALL_TOKENS, reverse=True):
-            recall(options, tokens)
-        streaming(options)
+        measure_quality(options)
     else:
         write_page(options)
 

@@ -2,8 +2,8 @@
 #include <string>
 
 #include "base/error.h"
+#include "format/side_format.h"
 #include "format/turbo.h"
-#include "format/turbo_panel.h"
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/sparse_attention.h"
 
@@ -30,7 +30,8 @@ extern "C" {
 
 // Shapes and pointers of one launch, as ctypes lays them out.
 struct BenchAttention {
-  int n_sequences, n_kv_heads, group, head_dim, table_stride, key_bits, value_bits;  // bits 16: bf16
+  int n_sequences, n_kv_heads, group, head_dim, table_stride;
+  int key_format, value_format;  // numbers of Code; -1: bf16
   const float* queries;
   const uint8_t* pages;  // [page][kv_head] of key_bytes, then value_bytes
   int64_t key_bytes, value_bytes;
@@ -62,8 +63,10 @@ const char* bench_attend(const BenchAttention* b, void* stream) {
                                              b->log_sums,
                                              b->workspace};
     const auto cuda_stream = static_cast<cuda::Stream>(stream);
-    if (b->key_bits == 16) return cuda::attend_exact(attention, Format::kBF16, cuda_stream);
-    cuda::attend_turbo(attention, b->key_bits, b->value_bits, cuda_stream);
+    if (b->key_format < 0) return cuda::attend_exact(attention, Format::kBF16, cuda_stream);
+    const auto code = static_cast<Code>(b->key_format);
+    if (code > Code::kTurbo4) return cuda::attend_panels(attention, code, cuda_stream);
+    cuda::attend_turbo(attention, 2 + b->key_format, 2 + b->value_format, cuda_stream);
   });
 }
 
@@ -156,10 +159,10 @@ int64_t bench_workspace_bytes(int n_sequences, int n_kv_heads, int group, int he
 }
 
 // Of 64 rows of one KV head, keys or values.
-int64_t bench_page_bytes(int bits, int head_dim) {
-  if (bits == 16) return 2 * 64 * head_dim;
-  const int sizes[] = {TurboPanel<2>::key_page_bytes(head_dim), TurboPanel<3>::key_page_bytes(head_dim),
-                       TurboPanel<4>::key_page_bytes(head_dim)};
-  return sizes[bits - 2];
+int64_t bench_page_bytes(int format, int is_key, int head_dim) {
+  if (format < 0) return 2 * 64 * head_dim;
+  const SideFormat side = SideFormat::of(static_cast<Code>(format));
+  const auto d = static_cast<size_t>(head_dim);
+  return static_cast<int64_t>(is_key != 0 ? key_page_bytes(side, d) : value_page_bytes(side, d));
 }
 }

@@ -21,7 +21,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 N_KV_HEADS, GROUP, HEAD_DIM = 8, 4, 128
 READ_CEILING = 4.59e12  # bytes a second of an H200, measured by the bulk copy engine
-FORMATS = {"bf16": (16, 16), "turbo4": (4, 4), "turbo3": (3, 3), "turbo2": (2, 2), "turbo43": (4, 3), "turbo32": (3, 2)}
+# Of keys and values, numbers of the enumeration Code; -1: bf16.
+FORMATS = {"bf16": (-1, -1), "turbo4": (2, 2), "turbo3": (1, 1), "turbo2": (0, 0), "turbo43": (2, 1), "turbo32": (1, 0),
+           "q8": (6, 6), "q4": (7, 7), "kivi2": (8, 8), "kivi4": (9, 9)}
 SLICE_BYTES = 2 << 30
 REPLAYS = 50
 
@@ -29,7 +31,7 @@ REPLAYS = 50
 class Attention(ctypes.Structure):
     """BenchAttention of cuda_attention_bench.cpp."""
     _fields_ = ([(name, ctypes.c_int) for name in
-                 ("n_sequences", "n_kv_heads", "group", "head_dim", "table_stride", "key_bits", "value_bits")] +
+                 ("n_sequences", "n_kv_heads", "group", "head_dim", "table_stride", "key_format", "value_format")] +
                 [("queries", ctypes.c_void_p), ("pages", ctypes.c_void_p), ("key_bytes", ctypes.c_int64),
                  ("value_bytes", ctypes.c_int64)] +
                 [(name, ctypes.c_void_p) for name in ("page_table", "n_tokens", "out", "log_sums", "workspace")] +
@@ -73,9 +75,9 @@ class Ours:
 
     def __init__(self, library, batch, n_tokens, name, pool, in_order=False):
         self.name = name
-        key_bits, value_bits = FORMATS[name]
-        key_bytes = library.bench_page_bytes(key_bits, HEAD_DIM)
-        value_bytes = library.bench_page_bytes(value_bits, HEAD_DIM)
+        key_format, value_format = FORMATS[name]
+        key_bytes = library.bench_page_bytes(key_format, 1, HEAD_DIM)
+        value_bytes = library.bench_page_bytes(value_format, 0, HEAD_DIM)
         pages_each = (n_tokens + 63) // 64
         self.bytes = batch * pages_each * N_KV_HEADS * (key_bytes + value_bytes)
         n_slices = max(1, min(64, pool.numel() // self.bytes, -(-SLICE_BYTES // self.bytes)))
@@ -89,7 +91,7 @@ class Ours:
         self.workspace = torch.zeros(library.bench_workspace_bytes(batch, N_KV_HEADS, GROUP, HEAD_DIM),
                                      dtype=torch.uint8, device="cuda")
         self.library = library
-        self.slices = [Attention(batch, N_KV_HEADS, GROUP, HEAD_DIM, pages_each, key_bits, value_bits,
+        self.slices = [Attention(batch, N_KV_HEADS, GROUP, HEAD_DIM, pages_each, key_format, value_format,
                                  self.queries.data_ptr(), pool.data_ptr() + i * self.bytes, key_bytes, value_bytes,
                                  self.table.data_ptr(), self.lengths.data_ptr(), self.out.data_ptr(),
                                  self.sums.data_ptr(), self.workspace.data_ptr(), 1 / math.sqrt(HEAD_DIM))

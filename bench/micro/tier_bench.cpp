@@ -11,7 +11,8 @@
 // step's is
 // --drift. So rows that a step likes are mostly those that the last one liked. The predictor is drawn at
 // random but for its projections, which keep as many channels of the keys as it has values: what it names is
-// what some query likes. The overlap of the rows that two steps in a row read is part of the report.
+// what some query likes. The overlap of the rows that two steps in a row read, and how many neighbours stand
+// together, are part of the report: docs/results/tiers.md compares them with a real model's.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -54,7 +55,7 @@ struct Options {
   size_t n_steps = 32;
   size_t n_warm = 17;
   int n_threads = 2;
-  double drift = 0.98;
+  double drift = 0.995;
   double keys_drift = 0.9;
   unsigned seed = 1;
 };
@@ -117,7 +118,12 @@ class Overlap : public ReadObserver {
       n_both_ += both.size();
       n_rows_ += rows.size();
     }
+    for (size_t i = 0; i < rows.size(); ++i) n_runs_ += i == 0 || rows[i] != rows[i - 1] + 1;
+    n_read_ += rows.size();
     last_[layer] = std::move(rows);
+  }
+  double rows_per_run() const {
+    return n_runs_ == 0 ? 0 : static_cast<double>(n_read_) / static_cast<double>(n_runs_);
   }
   double share() const {
     return n_rows_ == 0 ? 0 : static_cast<double>(n_both_) / static_cast<double>(n_rows_);
@@ -127,6 +133,8 @@ class Overlap : public ReadObserver {
   std::vector<std::vector<uint32_t>> last_;
   size_t n_both_ = 0;
   size_t n_rows_ = 0;
+  size_t n_runs_ = 0;
+  size_t n_read_ = 0;
 };
 
 class Stack {
@@ -195,7 +203,7 @@ class Stack {
 
   const Cache& cache() const { return cache_; }
   const PagePool& pool() const { return pool_; }
-  double overlap() const { return overlap_.share(); }
+  const Overlap& overlap() const { return overlap_; }
 
  private:
   size_t kv_width() const { return options_.n_kv_heads * options_.head_dim; }
@@ -265,7 +273,8 @@ Json measure(const Options& options) {
           {"outside_bytes", tier == nullptr ? 0 : tier->outside_bytes()},
           {"drift", options.drift},
           {"keys_drift", options.keys_drift},
-          {"step_overlap", stack.overlap()},
+          {"step_overlap", stack.overlap().share()},
+          {"rows_per_run", stack.overlap().rows_per_run()},
           {"fill_seconds", fill_seconds},
           {"warm_seconds", warm},
           {"steps", options.n_steps},

@@ -101,38 +101,6 @@ void Cache::begin_layer(Worker& worker, size_t layer) {
   worker.barrier();
 }
 
-void Cache::end_layer(Worker& worker, size_t layer) {
-  if (dropping_) return dropping_->drop(worker, layer, step_tokens_, store_);
-  if (hot_ && hot_->observes(step_tokens_)) observe_prompt(worker, layer);
-  const size_t n_total = n_tokens() + step_tokens_;
-  if (selector_->observes(store_)) finish_digests(worker, layer, n_total);
-  const LayerLayout& layout = store_.layer_layout(layer);
-  if (layout.sealed_pages(n_total) <= layout.sealed_pages(n_tokens())) return;  // nothing is due
-  if (reserving_) reserving_->arrange(worker, layer, store_);
-  if (recipe_.prompt_statistics) make_statistics(worker, layer, n_total);
-  if (worker.rank() == 0 && key_reserving_) key_reserving_->keep(layer, store_);
-  while (seal_pages(worker, layer, n_total)) {
-  }
-}
-
-// Of those that are due, as many as are coded at a time. Whether some are left.
-bool Cache::seal_pages(Worker& worker, size_t layer, size_t n_total) {
-  const LayerLayout& layout = store_.layer_layout(layer);
-  if (worker.rank() == 0) sealing_ = store_.begin_sealing(layer, n_total);
-  worker.barrier();
-  const bool more = sealing_.last < layout.sealed_pages(n_total);
-  const size_t n_heads = layout.open.n_kv_heads;
-  const size_t n_pages = sealing_.last - sealing_.first;
-  worker.share(static_cast<int64_t>(n_pages * n_heads), 1, [&](int64_t item, int64_t) {
-    const size_t page = sealing_.first + static_cast<size_t>(item) / n_heads;
-    const size_t head = static_cast<size_t>(item) % n_heads;
-    store_.seal(sealing_, layer, page, head, frames(layer, head));
-  });
-  if (worker.rank() == 0) store_.end_sealing(std::move(sealing_), layer);
-  worker.barrier();
-  return more;
-}
-
 void Cache::append(Worker& worker, size_t layer, size_t first, size_t n, const float* k, const float* v,
                    size_t ld) {
   const RowLayout& layout = store_.layout(layer);

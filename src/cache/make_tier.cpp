@@ -13,6 +13,7 @@ namespace {
 constexpr uint64_t kUsualCacheBytes = uint64_t{256} << 20;  // where nothing limits it
 constexpr size_t kMostReads = 32;                           // under way
 constexpr uint64_t kShareOfReads = 16;                      // of a budget: buffers to read with take a 16th
+constexpr uint64_t kShareOfPlans = 64;                      // and what is wanted a 64th
 
 std::unique_ptr<SlabDevice> open_device(const PagePlace& place) {
   if (place.kind == PagePlace::Kind::kHost) return make_memory_device();
@@ -48,6 +49,7 @@ std::shared_ptr<Tier> make_tier(const Recipe& recipe, const Geometry& geometry, 
   options.n_buffers = budget == 0
                           ? kMostReads
                           : std::clamp<size_t>(budget / kShareOfReads / options.buffer_bytes, 2, kMostReads);
+  if (budget != 0) options.plan_bytes = std::min(options.plan_bytes, budget / kShareOfPlans);
   return std::make_shared<Tier>(std::move(device), options, pool.account());
 }
 

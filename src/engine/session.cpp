@@ -172,6 +172,7 @@ void Session::ensure_logits(Generation* counted) {
       ++counted->n_steps;
       counted->bytes_read += cache_.last_step().bytes_read;
       counted->tier.add(cache_.last_step().tier);
+      counted->rows_read += cache_.last_step().rows_read;
     }
   }
   const size_t last_row = last_step_tokens_ - 1;

@@ -65,6 +65,7 @@ struct Generation {
   double seconds = 0;       // from the prefill's logits to the end
   uint64_t bytes_read = 0;  // of the cache, over all steps
   TierCounts tier = {};     // the same, where rows lie in a tier
+  uint64_t rows_read = 0;   // key rows, over all steps, layers and KV heads
 
   double tokens_per_second() const { return seconds > 0 ? static_cast<double>(n_steps) / seconds : 0; }
   double bytes_read_per_token() const {

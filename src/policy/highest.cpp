@@ -16,25 +16,18 @@ namespace {
 class GroupSoftmax {
  public:
   explicit GroupSoftmax(size_t group)
-      : m(group, kNoScore),
-        l(group, 0.0f),
-        tile_(group * kPageTokens),
-        correction_(group),
-        masks_(group, ~uint64_t{0}) {}
+      : m(group, kNoScore), l(group, 0.0f), correction_(group), masks_(group, ~uint64_t{0}) {}
 
-  // Adds a tile; its exp(score - m), valid until the next.
-  const float* add(const float* scores) {
-    std::copy_n(scores, tile_.size(), tile_.begin());
-    ops().softmax(tile_.data(), masks_.data(), static_cast<int>(m.size()), m.data(), l.data(),
-                  correction_.data());
-    return tile_.data();
+  // Adds a tile: scores -> weights, exp(score - m) by the m that there is then. [group][64] each.
+  void add(const float* scores, float* weights) {
+    std::copy_n(scores, m.size() * kPageTokens, weights);
+    ops().softmax(weights, masks_.data(), static_cast<int>(m.size()), m.data(), l.data(), correction_.data());
   }
 
   std::vector<float> m;  // the largest score of each head
   std::vector<float> l;  // sums of exp(score - m)
 
  private:
-  std::vector<float> tile_;
   std::vector<float> correction_;
   std::vector<uint64_t> masks_;
 };
@@ -43,7 +36,8 @@ class GroupSoftmax {
 
 void best_log_probabilities(const float* scores, size_t n_tiles, size_t group, std::vector<float>& best) {
   GroupSoftmax softmax(group);
-  for (size_t i = 0; i < n_tiles; ++i) softmax.add(scores + i * group * kPageTokens);
+  std::vector<float> weights(group * kPageTokens);
+  for (size_t i = 0; i < n_tiles; ++i) softmax.add(scores + i * group * kPageTokens, weights.data());
   best.assign(n_tiles * kPageTokens, kNoScore);
   for (size_t h = 0; h < group; ++h) {
     const float log_sum = softmax.m[h] + std::log(softmax.l[h]);
@@ -58,20 +52,25 @@ void best_log_probabilities(const float* scores, size_t n_tiles, size_t group, s
 
 namespace {
 
-// scores [n_tiles][group][64] -> sums [n_tiles * 64]
+// scores [n_tiles][group][64] -> sums [n_tiles * 64]. Weights are made once, by the largest score up to their
+// tile, and then brought to the largest of all.
 void sum_probabilities(const float* scores, size_t n_tiles, size_t group, std::vector<float>& sums) {
   GroupSoftmax softmax(group);
-  for (size_t i = 0; i < n_tiles; ++i) softmax.add(scores + i * group * kPageTokens);
-  const std::vector<float> l = softmax.l;
-  sums.assign(n_tiles * kPageTokens, 0.0f);
+  std::vector<float> weights(n_tiles * group * kPageTokens);
+  std::vector<float> largest(n_tiles * group);
   for (size_t i = 0; i < n_tiles; ++i) {
-    const float* weights = softmax.add(scores + i * group * kPageTokens);  // m is the largest of all by now
-    for (size_t h = 0; h < group; ++h) {
-      if (!std::isfinite(softmax.m[h]) || !(l[h] > 0)) continue;
-      const float* own = weights + h * kPageTokens;
-      float* to = sums.data() + i * kPageTokens;
-      for (size_t t = 0; t < kPageTokens; ++t) to[t] += own[t] / l[h];
-    }
+    softmax.add(scores + i * group * kPageTokens, weights.data() + i * group * kPageTokens);
+    std::copy_n(softmax.m.data(), group, largest.data() + i * group);
+  }
+  sums.assign(n_tiles * kPageTokens, 0.0f);
+  for (size_t i = 0; i < n_tiles * group; ++i) {
+    const size_t h = i % group;
+    // Before the first score there is no weight.
+    if (!std::isfinite(largest[i]) || !std::isfinite(softmax.m[h]) || !(softmax.l[h] > 0)) continue;
+    const float scale = std::exp(largest[i] - softmax.m[h]) / softmax.l[h];
+    const float* own = weights.data() + i * kPageTokens;
+    float* to = sums.data() + i / group * kPageTokens;
+    for (size_t t = 0; t < kPageTokens; ++t) to[t] += own[t] * scale;
   }
 }
 

@@ -109,6 +109,7 @@ class TimedSequence {
                           .n_tokens = cache.n_tokens(),
                           .rows_read = cache.last_step().rows_read,
                           .bytes_read = cache.last_step().bytes_read,
+                          .predictor_calls = cache.last_step().predictions.predictor_calls,
                           .kv_bytes = cache.size_bytes(),
                           .tier = cache.last_step().tier,
                           .residency = cache.residency()});

@@ -47,6 +47,7 @@ struct BenchStep {
   uint64_t n_tokens = 0;  // in the cache after the step
   uint64_t rows_read = 0;
   uint64_t bytes_read = 0;
+  uint64_t predictor_calls = 0;
   uint64_t kv_bytes = 0;
   TierCounts tier = {};  // where rows lie in a tier
   Residency residency = {};

@@ -198,14 +198,16 @@ class Measurement {
 
 std::vector<Coref> measure_coref(Engine& engine, const CorefOptions& options) {
   if (options.recipes.empty()) throw Error("there is no recipe to compare");
-  if (options.n_items == 0 || options.n_items > kMostCorefItems) {
+  if (options.n_items == 0 || options.n_items > kMostCorefItems ||
+      options.first_item > kMostCorefItems - options.n_items) {
     throw Error("there are 1 to " + std::to_string(kMostCorefItems) + " items, not " +
-                std::to_string(options.n_items));
+                std::to_string(options.n_items) + " behind " + std::to_string(options.first_item));
   }
   const size_t most_tokens = std::min(options.most_tokens, engine.config().context_tokens);
   std::vector<Item> items;
-  for (const CorefItem& item : make_coref_items(options.seed, options.n_items)) {
-    items.push_back(encode(engine.tokenizer(), item, most_tokens));
+  const auto made = make_coref_items(options.seed, options.first_item + options.n_items);
+  for (size_t i = options.first_item; i < made.size(); ++i) {
+    items.push_back(encode(engine.tokenizer(), made[i], most_tokens));
   }
   Measurement measurement(engine, options);
   const size_t n_all = items.size() * measurement.n_runs();

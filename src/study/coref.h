@@ -19,6 +19,7 @@ constexpr size_t kCorefNameRow = 64;
 struct CorefOptions {
   std::vector<Recipe> recipes = {};
   size_t n_items = 100;
+  size_t first_item = 0;  // so many items of the seed are left out before
   uint64_t seed = 0;
   size_t most_tokens = kCorefTokens - 1;
   std::function<void(double share)> progress = {};

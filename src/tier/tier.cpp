@@ -11,8 +11,6 @@ namespace quire {
 
 namespace {
 
-// Memory for what is wanted, at most; what does not fit is fetched when it is asked for.
-constexpr uint64_t kMostPlanBytes = uint64_t{4} << 20;
 constexpr size_t kMostRecords = size_t{1} << 24;  // of a page, see Fetch::key()
 // Where rows are selected one by one, layers that are swept over get no more than this while those need more.
 constexpr uint64_t kLeastSwept = uint64_t{32} << 20;
@@ -48,6 +46,7 @@ Tier::Tier(std::unique_ptr<SlabDevice> device, const TierOptions& options, Memor
       device_(std::move(device)),
       buffers_(options_.n_buffers * options_.buffer_bytes, options_.name, account),
       space_(options_.most_bytes, std::max<size_t>(device_->alignment(), 64)),
+      plan_room_(options_.plan_bytes, options_.name, account),
       heads_(options_.head_bytes, options_.cache_bytes, account) {
   if (options_.row_bytes > 0) {
     rows_.emplace(options_.row_bytes, options_.cache_bytes, account);
@@ -242,7 +241,7 @@ void Tier::want(std::vector<WantedPieces> wanted) {
   const uint64_t n_bytes = wanted.size() * sizeof(WantedPieces);
   if (wanted.empty()) return;
   const std::lock_guard lock(mutex_);
-  if (is_faulty() || plan_bytes_ + n_bytes > kMostPlanBytes || !account_.take_spare(n_bytes)) return;
+  if (is_faulty() || plan_bytes_ + n_bytes > options_.plan_bytes) return;
   plan_bytes_ += n_bytes;
   plans_.push_back({std::move(wanted), 0, 0, n_bytes});
   plans_wait_ = false;
@@ -270,7 +269,6 @@ void Tier::give_rows_memory() {
 }
 
 void Tier::drop_plans() {
-  account_.give_back_spare(plan_bytes_);
   plan_bytes_ = 0;
   plans_.clear();
   plans_wait_ = false;
@@ -278,9 +276,7 @@ void Tier::drop_plans() {
 
 void Tier::yield(uint64_t n_bytes) {
   std::unique_lock lock(mutex_);
-  const uint64_t n_plan_bytes = plan_bytes_;
-  drop_plans();
-  uint64_t n_given = n_plan_bytes;
+  uint64_t n_given = 0;
   while (n_given < n_bytes && heads_.spare_bytes() + (rows_ ? rows_->spare_bytes() : 0) > 0) {
     PieceCache& cache = rows_ && rows_->spare_bytes() > heads_.spare_bytes() ? *rows_ : heads_;
     const uint64_t before = cache.spare_bytes();
@@ -314,7 +310,8 @@ TierCounts Tier::counts() const {
 
 uint64_t Tier::memory_bytes() const {
   const std::lock_guard lock(mutex_);
-  return buffers_.size_bytes() + heads_.size_bytes() + (rows_ ? rows_->size_bytes() : 0) + plan_bytes_;
+  return buffers_.size_bytes() + heads_.size_bytes() + (rows_ ? rows_->size_bytes() : 0) +
+         options_.plan_bytes;
 }
 
 }  // namespace quire

@@ -34,6 +34,8 @@ struct TierOptions {
   size_t row_bytes = 0;           // and where pages lie by rows: a row; else 0
   size_t buffer_bytes = size_t{128} << 10;  // one read at most
   size_t n_buffers = 32;                    // reads under way at most
+  uint64_t plan_bytes =
+      uint64_t{4} << 20;  // most memory for what is wanted; the rest is fetched when asked for
 };
 
 // Pieces that will be read, of the records first..last - 1 of a page: whole heads, or those whose bit
@@ -174,13 +176,14 @@ class Tier : private MemoryAccount::Holder {
   SlabSpace space_;
 
   mutable std::mutex mutex_;
-  Event arrived_;                   // readers, writers and yield() wait
-  Event work_;                      // the thread waits
+  Event arrived_;  // readers, writers and yield() wait
+  Event work_;     // the thread waits
+  const FirmBytes plan_room_;
   PieceCache heads_;                // pieces of whole heads
   std::optional<PieceCache> rows_;  // pieces of a row
   std::deque<Fetch> demanded_;
   std::deque<Plan> plans_;
-  uint64_t plan_bytes_ = 0;
+  uint64_t plan_bytes_ = 0;  // of them
   bool plans_wait_ = false;  // for cells
   std::deque<Write> writes_;
   size_t n_waiting_ = 0;  // for cells or pieces

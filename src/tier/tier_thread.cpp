@@ -116,7 +116,6 @@ bool Tier::gather_wanted(std::vector<Fetch>& fetches) {
     Plan& plan = plans_.front();
     if (!has_next(plan)) {
       plan_bytes_ -= plan.n_bytes;
-      account_.give_back_spare(plan.n_bytes);
       plans_.pop_front();
       continue;
     }

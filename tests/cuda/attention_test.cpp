@@ -8,6 +8,9 @@
 #include "base/error.h"
 #include "cuda/device_graph.h"
 #include "cuda/device_test.h"
+#include "format/code_catalogue.h"
+#include "format/group_codes.h"
+#include "format/kivi.h"
 #include "format/lloyd_max.h"
 #include "format/turbo_panel.h"
 #include "property/random.h"
@@ -226,6 +229,32 @@ PageFormat turbo_format(int head_dim) {
           }};
 }
 
+// q8, q4, kivi2, kivi4. Ranges of the value rows that are no tokens are NaN.
+template <class F>
+PageFormat panel_format(Code code, int head_dim, int value_range_bytes) {
+  return {
+      static_cast<size_t>(F::key_page_bytes(head_dim)),
+      static_cast<size_t>(F::value_page_bytes(head_dim)),
+      [=](const float* rows, int, uint8_t* page) { F::encode_keys(rows, head_dim, {}, page); },
+      [=](const float* rows, int n, uint8_t* page) {
+        F::encode_values(rows, head_dim, {}, page);
+        for (int i = 0; i < value_range_bytes; i += 128) poison_norms(n, page + i);
+      },
+      [=](const uint8_t* page, int row, float* out) { F::decode_key_row(page, head_dim, row, {}, out); },
+      [=](const uint8_t* page, int row, float* out) { F::decode_value_row(page, head_dim, row, {}, out); },
+      [=](const cuda::DecodeAttention& a, cuda::Stream stream) { cuda::attend_panels(a, code, stream); }};
+}
+
+PageFormat panel_format(Code code, int head_dim) {
+  switch (code) {
+    case Code::kQ8: return panel_format<Q8>(code, head_dim, Q8::codes_offset(head_dim));
+    case Code::kQ4: return panel_format<Q4>(code, head_dim, Q4::codes_offset(head_dim));
+    case Code::kKivi2: return panel_format<Kivi<2>>(code, head_dim, Kivi<2>::value_codes_offset(head_dim));
+    default: return panel_format<Kivi<4>>(code, head_dim, Kivi<4>::value_codes_offset(head_dim));
+  }
+}
+constexpr Code kPanels[] = {Code::kQ8, Code::kQ4, Code::kKivi2, Code::kKivi4};
+
 void check(const Shape& shape, const PageFormat& format, double tolerance, int n_launches = 1) {
   const Batch batch(shape, format, 7);
   expect_close(shape, format, batch, run(shape, format, batch, n_launches), tolerance);
@@ -257,9 +286,20 @@ TEST_F(CudaAttention, TurboPagesOfAllHeadSizesAndOddLengths) {
   }
 }
 
+TEST_F(CudaAttention, PanelsOfAllHeadSizesAndOddLengths) {
+  for (const int head_dim : kHeadDims) {
+    const Shape shape = {kOddLengths, 2, 4, head_dim};
+    for (const Code code : kPanels) {
+      SCOPED_TRACE(info(code).name);
+      check(shape, panel_format(code, head_dim), kF16);
+    }
+  }
+}
+
 TEST_F(CudaAttention, AnyNumberOfQueryHeads) {
   for (const int group : {1, 3, 7, 8, 9, 32}) {
     const Shape shape = {{200, 77}, 2, group, 64};
+    for (const Code code : kPanels) check(shape, panel_format(code, 64), kF16);
     check(shape, exact_format(Format::kF16, 64), kF16);
     check(shape, turbo_format<4, 4>(64), kF16);
   }
@@ -269,6 +309,7 @@ TEST_F(CudaAttention, LongSequences) {
   const Shape shape = {{131071, 3}, 1, 4, 128};
   check(shape, exact_format(Format::kBF16, 128), kBF16);
   check(shape, turbo_format<4, 4>(128), 2 * kF16);
+  check(shape, panel_format(Code::kQ4, 128), 2 * kF16);
 }
 
 TEST_F(CudaAttention, ManySequencesOfDifferentLengths) {
@@ -283,6 +324,7 @@ TEST_F(CudaAttention, FirstTokensAreLeftOut) {
   Shape shape = {{3, 4, 5, 300}, 1, 4, 128};
   shape.first_token = 4;
   check(shape, exact_format(Format::kF16, 128), kF16);
+  for (const Code code : kPanels) check(shape, panel_format(code, 128), kF16);
   check(shape, turbo_format<4, 4>(128), kF16);
 }
 
@@ -316,7 +358,8 @@ TEST_F(CudaAttention, TwoPartsMergeToTheWhole) {
 }
 
 TEST_F(CudaAttention, ACapturedGraphStaysValidAsSequencesGrow) {
-  for (const PageFormat& format : {exact_format(Format::kBF16, 128), turbo_format<4, 4>(128)}) {
+  for (const PageFormat& format :
+       {exact_format(Format::kBF16, 128), turbo_format<4, 4>(128), panel_format(Code::kKivi2, 128)}) {
     Shape shape = {{6400, 1280, 64}, 2, 4, 128};
     const Batch batch(shape, format, 13);
     DeviceBatch device(shape, format, batch);
@@ -339,6 +382,13 @@ TEST_F(CudaAttention, ASizeWithoutKernelIsRefusedInASentence) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(), "no CUDA kernel for heads of 72 values (64, 80, 96, 128, 256)");
+  }
+  attention.head_dim = 64;
+  try {
+    cuda::attend_panels(attention, Code::kPolar4, nullptr);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "no CUDA kernel reads all rows of the format polar4");
   }
 }
 

@@ -14,7 +14,7 @@ ROW_FIELDS = ["mode", "recipe", "prompt_tokens", "generated_tokens", "decode_ste
               "counters", "runs"]
 COUNTERS = ["total_tokens", "hot_tokens", "cold_tokens", "dropped_tokens", "sticky_tokens", "promotions", "page_ins", "page_outs"]
 TRACE_FIELDS = ["step", "phase", "mode", "recipe", "prompt_tokens", "repeat", "seconds", "n_tokens", "rows_read", "bytes_read",
-                "kv_bytes", *COUNTERS]
+                "predictor_calls", "kv_bytes", *COUNTERS]
 DELTAS = ["prefill_seconds", "decode_tokens_per_s", "kv_bytes", "peak_resident_bytes", "rows_read_per_token",
           "bytes_read_per_token"]
 

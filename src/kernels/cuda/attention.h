@@ -11,6 +11,10 @@
 
 struct CUstream_st;
 
+namespace quire {
+enum class Code : uint8_t;  // format/code_catalogue.h
+}
+
 namespace quire::cuda {
 
 using Stream = CUstream_st*;  // nullptr: the default stream
@@ -63,6 +67,11 @@ void attend_exact(const DecodeAttention& attention, Format format, Stream stream
 // Sealed pages of turbo codes, in the bytes of format/turbo_panel.h. Queries and outputs are in the frame.
 // Bits of keys and values: equal, or values one bit less (2..4).
 void attend_turbo(const DecodeAttention& attention, int key_bits, int value_bits, Stream stream);
+
+// Sealed pages of q8, q4, kivi2 or kivi4, keys and values alike, in the bytes of format/group_codes.h and
+// format/kivi.h; the same otherwise. Numbers are rounded to f16 when they are decoded, and must be in its
+// range.
+void attend_panels(const DecodeAttention& attention, Code code, Stream stream);
 
 // Attention over both of two disjoint sets of tokens: `out` and `log_sums` of n_heads heads take in the
 // others'.

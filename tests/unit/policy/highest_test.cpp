@@ -90,6 +90,36 @@ TEST(Highest, SumsOfProbabilities) {
   }
 }
 
+// The largest score comes late, or a head's first one does: weights of the tiles before are brought to it.
+TEST(Highest, SumsOverTilesWhoseLargestScoresDiffer) {
+  constexpr size_t kTiles = 5;
+  constexpr size_t kGroup = 2;
+  test::Random random(5);
+  std::vector<float> scores = random.normals(kTiles * kGroup * 64, 2);
+  const std::vector<float> raised = {-9, 20, 3, 31, -40};
+  for (size_t i = 0; i < scores.size(); ++i) scores[i] += raised[i / (kGroup * 64)];
+  std::fill_n(scores.begin() + 64, 64, kNoScore);  // of head 1 nothing in the first tile
+  std::fill_n(scores.begin() + 2 * kGroup * 64, kGroup * 64, kNoScore);
+  std::vector<float> values;
+  values_by_sum(scores.data(), kTiles, kGroup, values);
+  std::vector<double> wanted(kTiles * 64, 0.0);
+  const auto score = [&](size_t h, size_t i) {
+    return static_cast<double>(scores[(i / 64 * kGroup + h) * 64 + i % 64]);
+  };
+  for (size_t h = 0; h < kGroup; ++h) {
+    double sum = 0;
+    for (size_t i = 0; i < wanted.size(); ++i) sum += std::exp(score(h, i));
+    for (size_t i = 0; i < wanted.size(); ++i) wanted[i] += std::exp(score(h, i)) / sum;
+  }
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    if (i / 64 == 2) {
+      EXPECT_EQ(values[i], kNoScore);
+    } else {
+      EXPECT_NEAR(values[i], wanted[i], 1e-4 * wanted[i]) << i;
+    }
+  }
+}
+
 // The order is that of the scores where their exponentials are no numbers any more.
 TEST(Highest, SumsThatUnderflowKeepTheirOrder) {
   std::vector<float> scores(2 * 64, kNoScore);

@@ -121,6 +121,23 @@ TEST(MeasureCoref, OfASeedWhateverTheThreads) {
   EXPECT_NE(a.nll, c.nll);
 }
 
+// So items can be measured apart.
+TEST(MeasureCoref, MeansAreThoseOfTheParts) {
+  test::TinyEngine tiny({.n_threads = 2});
+  CorefOptions options = small("random(budget=60)");
+  const Coref all = measure_coref(tiny.engine, options)[0];
+  options.n_items = 2;
+  const Coref first = measure_coref(tiny.engine, options)[0];
+  options.first_item = 2;
+  const Coref last = measure_coref(tiny.engine, options)[0];
+  EXPECT_NE(first.coverage, last.coverage);
+  EXPECT_NEAR(all.coverage, (first.coverage + last.coverage) / 2, 1e-12);
+  EXPECT_NEAR(all.rank * all.rank, first.rank * last.rank, 1e-9 * all.rank * all.rank);
+  const double n_tokens = first.location_tokens + last.location_tokens;
+  EXPECT_NEAR(all.nll, (first.nll * first.location_tokens + last.nll * last.location_tokens) / n_tokens,
+              1e-9);
+}
+
 TEST(MeasureCoref, RefusesWhatCannotBe) {
   test::TinyEngine tiny({.n_threads = 1});
   EXPECT_THROW(measure_coref(tiny.engine, {}), Error);
@@ -128,6 +145,9 @@ TEST(MeasureCoref, RefusesWhatCannotBe) {
   options.n_items = 0;
   EXPECT_THROW(measure_coref(tiny.engine, options), Error);
   options.n_items = 1;
+  options.first_item = kMostCorefItems;
+  EXPECT_THROW(measure_coref(tiny.engine, options), Error);
+  options.first_item = 0;
   options.most_tokens = 30;
   EXPECT_THROW(measure_coref(tiny.engine, options), Error);
 }

@@ -27,6 +27,7 @@ struct Scene {
     options.row_bytes = by_rows ? layout.payload_bytes() : 0;
     options.buffer_bytes = 16 << 10;
     options.n_buffers = 4;
+    options.plan_bytes = 16 << 10;
     tier = std::make_unique<Tier>(std::move(device), options, account);
   }
 
