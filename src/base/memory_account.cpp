@@ -19,20 +19,25 @@ uint64_t MemoryAccount::missing(uint64_t n_bytes) const {
   return fits(n_bytes) ? 0 : firm_ + spare_ + n_bytes - limit_bytes_;
 }
 
+// What is asked for counts while spare bytes are given back, so that nobody takes these again meanwhile.
 bool MemoryAccount::take(uint64_t n_bytes) {
   if (try_take(n_bytes)) return true;
-  const std::lock_guard lock(holders_mutex_);
-  // What holders give back is not theirs again in between.
-  n_waiting_.fetch_add(1);
-  bool taken = false;
-  for (Holder* holder : holders_) {
-    const uint64_t n_missing = missing(n_bytes);
-    if (n_missing > 0) holder->yield(n_missing);
-    taken = try_take(n_bytes);
-    if (taken) break;
+  const std::lock_guard holders_lock(holders_mutex_);
+  {
+    const std::lock_guard lock(mutex_);
+    firm_ += n_bytes;
   }
-  n_waiting_.fetch_sub(1);
-  return taken;
+  for (Holder* holder : holders_) {
+    const uint64_t n_missing = missing(0);
+    if (n_missing > 0) holder->yield(n_missing);
+  }
+  const std::lock_guard lock(mutex_);
+  if (fits(0)) {
+    peak_ = std::max(peak_, firm_ + spare_);
+    return true;
+  }
+  firm_ -= n_bytes;
+  return false;
 }
 
 void MemoryAccount::give_back(uint64_t n_bytes) {
@@ -43,7 +48,7 @@ void MemoryAccount::give_back(uint64_t n_bytes) {
 
 bool MemoryAccount::take_spare(uint64_t n_bytes) {
   const std::lock_guard lock(mutex_);
-  if (n_waiting_.load() > 0 || !fits(n_bytes)) return false;
+  if (!fits(n_bytes)) return false;
   spare_ += n_bytes;
   peak_ = std::max(peak_, firm_ + spare_);
   return true;

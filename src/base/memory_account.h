@@ -1,7 +1,6 @@
 // How much memory something takes, and the most that it may.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <vector>
@@ -30,7 +29,7 @@ class MemoryAccount {
   // Firm bytes. False, with nothing taken, when they do not fit although all spare bytes were given back.
   bool take(uint64_t n_bytes);
   void give_back(uint64_t n_bytes);
-  // Spare bytes. False where they do not fit, or somebody waits for firm ones.
+  // Spare bytes. False where they do not fit.
   bool take_spare(uint64_t n_bytes);
   void give_back_spare(uint64_t n_bytes);
 
@@ -54,7 +53,6 @@ class MemoryAccount {
   std::mutex holders_mutex_;  // taken before mutex_ and whatever holders lock
   std::vector<Holder*> holders_;
   mutable std::mutex mutex_;
-  std::atomic<int> n_waiting_{0};  // for firm bytes
   uint64_t firm_ = 0;
   uint64_t spare_ = 0;
   uint64_t peak_ = 0;

@@ -226,7 +226,7 @@ TEST(Tier, GivesMemoryToThreadsThatNeedItMore) {
   Scene scene(make_memory_device(), false, 2 << 20);
   scene.write(200);
   std::thread reader([&] { read_at_random(scene, 5, 400); });
-  for (int i = 0; i < 50; ++i) {
+  for (int i = 0; i < 400; ++i) {
     ASSERT_TRUE(scene.account.take(1'500'000));
     scene.account.give_back(1'500'000);
   }
