@@ -105,7 +105,7 @@ TEST(TierHistory, ACutThatCannotFetchItsRowsLeavesTheSequenceAsItIs) {
   };
   const std::vector<size_t> before = lengths();
   faults->read_error = EIO;
-  EXPECT_THROW(tier.cache->crop(300), Error);
+  EXPECT_THROW(tier.cache->crop(100), Error);
   EXPECT_EQ(tier.cache->n_tokens(), 500u);
   EXPECT_EQ(lengths(), before);
   tier.cache->crop(0);
