@@ -16,6 +16,7 @@
 #include "options.h"
 #include "saved_sequence.h"
 #include "terminal.h"
+#include "tier/tier.h"
 
 namespace quire::cli {
 namespace {
@@ -97,6 +98,8 @@ class Conversation {
     try {
       prefill = session_.prefill(tokens, {{}, &interrupt_flag()});
     } catch (const Error& error) {
+      const Tier* tier = session_.cache().store().tier();
+      if (tier != nullptr && tier->is_faulty()) throw;  // no conversation can go on with it
       write_note(std::string(error.what()) + "; /clear begins a new conversation");
       return;
     }

@@ -56,8 +56,8 @@ EngineOptions ModelOptions::engine_options() const {
   EngineOptions engine;
   engine.n_threads = static_cast<int>(threads);
   engine.precision = precise ? Precision::kPrecise : Precision::kFast;
-  engine.kv_budget_bytes = static_cast<uint64_t>(budget_mb * 1e6);
-  engine.kv_ram_bytes = static_cast<uint64_t>(ram_mb * 1e6);
+  engine.kv_budget_bytes = static_cast<uint64_t>(std::ceil(budget_mb * 1e6));
+  engine.kv_ram_bytes = static_cast<uint64_t>(std::ceil(ram_mb * 1e6));
   engine.calibration_path = calibration;
   engine.butler_path = butler;
   engine.asset_folders = asset_folders();

@@ -300,6 +300,7 @@ uint64_t score_page(const LayerView& view, size_t kv_head, Parts::Kind kind, siz
       return ~uint64_t{0} >> (kTokensPerPage - view.kept->n);
     case Parts::Kind::kSealed: {
       const uint64_t rows = view.coded_word(kv_head, page);
+      if (rows == 0) return 0;
       scratch.staged.load(view, kv_head, page, rows, PieceUse::kSwept);
       score_sealed(view, kv_head, page, rows, *frames, work);
       return rows;

@@ -89,8 +89,8 @@ class Cache {
   void attend(Worker& worker, size_t layer, size_t first, size_t n, const float* q, size_t ldq, float* out,
               size_t ldo);
 
-  // The step's tokens are now part of the sequence. Throws Error where a tier has failed: then they are not,
-  // what attend() gave is worth nothing, and every further step throws too.
+  // The step's tokens are now part of the sequence. Throws Error where a tier has failed: what attend() gave
+  // is worth nothing then, and every further step throws too.
   void end_step();
 
   // So many first tokens are coded: a crop() to fewer, other than to 0, is refused.

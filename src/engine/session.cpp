@@ -213,7 +213,15 @@ FinishReason Session::run_loop(Sampler& sampler, const GenerateOptions& options,
   }
 }
 
-void Session::cut_cache(size_t n_tokens) { cache_.crop(n_tokens < cache_.coded_tokens() ? 0 : n_tokens); }
+// Rows that cannot be had back (from a tier, within a budget) are computed anew: all of them.
+void Session::cut_cache(size_t n_tokens) {
+  if (n_tokens < cache_.coded_tokens()) n_tokens = 0;
+  try {
+    cache_.crop(n_tokens);
+  } catch (const Error&) {
+    cache_.crop(0);
+  }
+}
 
 void Session::crop(size_t n_tokens) {
   if (n_tokens >= tokens_.size()) return;

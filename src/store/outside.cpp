@@ -61,16 +61,18 @@ void load_page(Tier& tier, const Page& page, const SealedLayout& layout, std::by
 
 }  // namespace
 
-// Exact pages from `first` on become open ones again.
-void Store::bring_back(size_t layer, size_t first) {
+// Exact pages first..last - 1 as open ones again.
+std::vector<PageRef> Store::opened_pages(size_t layer, size_t first, size_t last) const {
   const LayerLayout& layout = layouts_[layer];
-  for (size_t i = first; i < pages_[layer].size() && pages_[layer][i]->sealed; ++i) {
+  std::vector<PageRef> opened;
+  for (size_t i = first; i < last; ++i) {
     const Page& page = *pages_[layer][i];
     PageRef open = pool_->allocate(layout.open.page_bytes());
     load_page(*tier_, page, layout.sealed, open->data);
     std::memcpy(open->data + layout.open.digest_offset(0), page.data, page.size_bytes);
-    pages_[layer][i] = std::move(open);
+    opened.push_back(std::move(open));
   }
+  return opened;
 }
 
 // As it would lie in memory.

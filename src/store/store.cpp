@@ -288,19 +288,23 @@ void Store::crop(size_t n_tokens) {
     throw Error("the cache cannot be cut to " + std::to_string(n_tokens) + " tokens: the first " +
                 std::to_string(coded_tokens()) + " are coded or have moved");
   }
+  // Rows that have left for a tier come back where some of their pages' go. All before anything is cut.
+  std::vector<std::vector<PageRef>> open(n_layers());
+  const auto n_whole = [&](size_t layer) {
+    return n_tokens / kTokensPerPage / layouts_[layer].seal_pages * layouts_[layer].seal_pages;
+  };
   for (size_t layer = 0; layer < n_layers() && n_tokens > 0; ++layer) {
-    const LayerLayout& layout = layouts_[layer];
-    const size_t n_whole = n_tokens / kTokensPerPage / layout.seal_pages * layout.seal_pages;
-    // Rows that have left for a tier come back where some of their pages' go.
-    if (n_whole < view(layer, n_tokens_).n_sealed() && layout.sealed.outside && layout.sealed.is_exact()) {
-      pages_[layer].resize(std::min(pages_[layer].size(), pages_for(n_tokens)));
-      bring_back(layer, n_whole);
-    }
+    const SealedLayout& sealed = layouts_[layer].sealed;
+    const size_t last = std::min(view(layer, n_tokens_).n_sealed(), pages_for(n_tokens));
+    if (sealed.outside && sealed.is_exact()) open[layer] = opened_pages(layer, n_whole(layer), last);
   }
   n_tokens_ = n_tokens;
   if (n_tokens == 0) std::fill(left_.begin(), left_.end(), 0);
   for (size_t layer = 0; layer < n_layers(); ++layer) {
     pages_[layer].resize(std::min(pages_[layer].size(), pages_with(layer, 0)));
+    for (size_t i = 0; i < open[layer].size(); ++i) {
+      pages_[layer][n_whole(layer) + i] = std::move(open[layer][i]);
+    }
   }
   if (n_tokens > 0) return;
   std::fill(sinks_.begin(), sinks_.end(), nullptr);

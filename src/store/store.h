@@ -240,7 +240,7 @@ class Store {
 
   PageRef page_beside(size_t layer, OutsidePageRef outside) const;
   PageRef move_out(size_t layer, std::span<const std::byte> whole) const;
-  void bring_back(size_t layer, size_t first);
+  std::vector<PageRef> opened_pages(size_t layer, size_t first, size_t last) const;
   void visit_page(size_t layer, const Page& page,
                   const std::function<void(std::span<const std::byte>)>& visit) const;
 
@@ -256,6 +256,8 @@ class Store {
   CopyTable copies_;                                          // of all layers that have copies
   std::vector<std::vector<PageRef>> copy_pages_;              // [layer][page of copies]
   size_t n_tokens_ = 0;
+  // The same tier once more: what is assigned to member by member lets go of its pages before this.
+  std::shared_ptr<Tier> tier_of_old_pages_ = tier_;
 };
 
 }  // namespace quire

@@ -32,7 +32,8 @@ PieceCache::~PieceCache() {
 
 bool PieceCache::grow(bool firm) {
   if (shrinking_) return false;
-  if (!firm && most_bytes_ != 0 && (arenas_.size() + 1) * arena_bytes() > most_bytes_) return false;
+  const uint64_t n_beside = beside_ != nullptr ? beside_->size_bytes() : 0;
+  if (!firm && most_bytes_ != 0 && size_bytes() + n_beside + arena_bytes() > most_bytes_) return false;
   if (firm ? !account_.take(arena_bytes()) : !account_.take_spare(arena_bytes())) return false;
   const auto first = static_cast<Cell>(meta_.size());
   try {
@@ -196,6 +197,7 @@ void PieceCache::begin_shrinking() {
 }
 
 bool PieceCache::finish_shrinking() {
+  if (!shrinking_) return true;  // somebody else has finished it
   for (size_t cell = usable(); cell < meta_.size(); ++cell) {
     if (meta_[cell].pins > 0 || meta_[cell].coming) return false;
   }

@@ -24,6 +24,8 @@ class PieceCache {
   // are firm. Throws Error where these do not fit.
   PieceCache(size_t piece_bytes, uint64_t most_bytes, MemoryAccount& account);
   ~PieceCache();
+  // From now on most_bytes is of both.
+  void share_limit(const PieceCache& other) { beside_ = &other; }
   PieceCache(const PieceCache&) = delete;
   PieceCache& operator=(const PieceCache&) = delete;
 
@@ -93,6 +95,7 @@ class PieceCache {
   size_t stride_;
   size_t cells_per_arena_;
   uint64_t most_bytes_;
+  const PieceCache* beside_ = nullptr;
   MemoryAccount& account_;
   std::vector<MappedBytes> arenas_;
   std::vector<Meta> meta_;   // [cell]

@@ -45,6 +45,12 @@ int open_named(const std::string& folder) {
   return -1;
 }
 
+// Some file systems accept the flag and refuse the transfers.
+bool takes_direct(int descriptor) {
+  alignas(kUsualAlignment) static const char block[kUsualAlignment] = {};
+  return pwrite(descriptor, block, sizeof block, 0) >= 0 || errno != EINVAL;
+}
+
 // What direct transfers are multiples of; 1 where the file takes none.
 size_t turn_direct(int descriptor) {
   const int flags = fcntl(descriptor, F_GETFL);
@@ -62,6 +68,10 @@ size_t turn_direct(int descriptor) {
     }
   }
 #endif
+  if (!takes_direct(descriptor)) {
+    fcntl(descriptor, F_SETFL, flags);
+    return 1;
+  }
   return alignment;
 }
 

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <deque>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -33,7 +34,12 @@ int64_t move(int descriptor, const Transfer& transfer) {
 class ThreadDevice : public SlabDevice {
  public:
   explicit ThreadDevice(SlabFile file) : file_(std::move(file)) {
-    for (size_t i = 0; i < kThreads; ++i) threads_.emplace_back([this] { serve(); });
+    threads_.reserve(kThreads);
+    try {
+      while (threads_.size() < kThreads) threads_.emplace_back([this] { serve(); });
+    } catch (const std::system_error&) {
+      if (threads_.empty()) throw;  // fewer do as well
+    }
   }
 
   ~ThreadDevice() override {

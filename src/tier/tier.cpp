@@ -48,12 +48,16 @@ Tier::Tier(std::unique_ptr<SlabDevice> device, const TierOptions& options, Memor
       space_(options_.most_bytes, std::max<size_t>(device_->alignment(), 64)),
       plan_room_(options_.plan_bytes, options_.name, account),
       heads_(options_.head_bytes, options_.cache_bytes, account) {
-  if (options_.row_bytes > 0) rows_.emplace(options_.row_bytes, options_.cache_bytes, account);
+  if (options_.row_bytes > 0) {
+    rows_.emplace(options_.row_bytes, options_.cache_bytes, account);
+    rows_->share_limit(heads_);
+    heads_.share_limit(*rows_);
+  }
   constexpr size_t kWritesBeside = 8;
   operations_.resize(std::min(device_->depth(), options_.n_buffers + kWritesBeside));
   for (size_t i = options_.n_buffers; i-- > 0;) free_buffers_.push_back(i);
-  account_.add(*this);
   thread_ = std::thread([this] { serve(); });
+  account_.add(*this);
 }
 
 // Pages that only plans and reads still held give their room back here.
@@ -260,7 +264,7 @@ void Tier::give_rows_memory() {
     const uint64_t before = heads_.spare_bytes();
     if (!heads_.is_shrinking()) heads_.begin_shrinking();
     if (!heads_.finish_shrinking()) return;  // something is on its way to it: the next round
-    missing -= std::min(missing, before - heads_.spare_bytes());
+    missing -= std::min(missing, before - std::min(before, heads_.spare_bytes()));
   }
 }
 
@@ -280,7 +284,7 @@ void Tier::yield(uint64_t n_bytes) {
     ++n_waiting_;
     arrived_.wait(lock, [&] { return cache.finish_shrinking(); });
     --n_waiting_;
-    n_given += before - cache.spare_bytes();
+    n_given += before - std::min(before, cache.spare_bytes());
   }
 }
 

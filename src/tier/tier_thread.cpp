@@ -176,8 +176,10 @@ bool Tier::goes_on(Operation& operation, int64_t result) {
   const size_t unit = device_->alignment();
   if (result > 0) {
     const size_t n = std::min(static_cast<size_t>(result), n_left);
-    operation.n_done += n == n_left ? n : n / unit * unit;
+    const size_t n_taken = n == n_left ? n : n / unit * unit;
+    operation.n_done += n_taken;
     if (n == n_left) return false;
+    if (n_taken > 0) operation.n_stalls = 0;
   }
   const bool put_off = result == -EINTR || result == -EAGAIN || result > 0;
   if (put_off && ++operation.n_stalls <= kMostStalls) return true;

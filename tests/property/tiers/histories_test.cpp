@@ -2,6 +2,9 @@
 // changes.
 #include <gtest/gtest.h>
 
+#include <cerrno>
+
+#include "base/error.h"
 #include "property/cache/saved.h"
 #include "property/tiers/scene.h"
 
@@ -83,6 +86,52 @@ TEST(TierHistory, WhatIsCutComesBackFromTheTier) {
       EXPECT_TRUE(same(memory.out, tier.out)) << recipe << " " << n;
     }
   }
+}
+
+// A cut that fails changes nothing.
+TEST(TierHistory, ACutThatCannotFetchItsRowsLeavesTheSequenceAsItIs) {
+  const ButlerPrompt prompt(kShape, 3, 520, 3, 2);
+  auto faults = std::make_shared<Faults>();
+  TierRun tier("full,place=host(cache=1K)", prompt, 1, 0, faults);
+  tier.step(500);
+  const auto lengths = [&] {
+    std::vector<size_t> n_pages;
+    for (size_t layer = 0; layer < 3; ++layer) {
+      const LayerView view = tier.cache->store().view(layer, tier.cache->n_tokens());
+      n_pages.push_back(view.pages.size());
+      n_pages.push_back(view.n_sealed());
+    }
+    return n_pages;
+  };
+  const std::vector<size_t> before = lengths();
+  faults->read_error = EIO;
+  EXPECT_THROW(tier.cache->crop(100), Error);
+  EXPECT_EQ(tier.cache->n_tokens(), 500u);
+  EXPECT_EQ(lengths(), before);
+  tier.cache->crop(0);
+  EXPECT_EQ(shared_tokens(*tier.cache), 0u);
+}
+
+TEST(TierHistory, ACacheIsReplacedByOneOfAnotherTier) {
+  const ButlerPrompt prompt(kShape, 2, 520, 3, 2);
+  TierRun second("full,place=host(cache=1K)", prompt), first("full,place=host(cache=1K)", prompt);
+  first.step(400);
+  second.step(450);
+  *first.cache = std::move(*second.cache);
+  EXPECT_EQ(shared_tokens(*first.cache), 450u);
+  first.step(20);
+}
+
+// A sealed page whose rows are all kept exact has none to fetch.
+TEST(TierHistory, PagesWithoutCodedRowsAreNotRead) {
+  const ButlerPrompt prompt(kShape, 2, 560, 3, 2);
+  const std::string recipe = "k=turbo4,v=turbo4,stats=prompt,full_rows=60,tail=448,select=oracle(budget=30)";
+  TierRun memory(recipe, prompt), tier(recipe + ",place=host", prompt);
+  for (TierRun* run : {&memory, &tier}) {
+    run->step(512);
+    while (run->cache->n_tokens() < prompt.n_tokens) run->step(1);
+  }
+  EXPECT_TRUE(same(memory.out, tier.out));
 }
 
 TEST(TierHistory, RoomOutsideGoesBackWhenNobodyHoldsThePages) {

@@ -131,6 +131,23 @@ TEST(PieceCache, GivesSpareMemoryBackWhenNothingIsInUse) {
   EXPECT_EQ(cache.find(600), PieceCache::kNone);
   EXPECT_EQ(cache.find(1), cells[0]);
   EXPECT_LT(account.used_bytes(), before);
+  const size_t n_cells = cache.n_cells();
+  EXPECT_TRUE(cache.finish_shrinking()) << "somebody else has finished it";
+  EXPECT_EQ(cache.n_cells(), n_cells);
+}
+
+TEST(PieceCache, TwoMayShareALimit) {
+  MemoryAccount account;
+  constexpr uint64_t kLimit = 4 << 20;
+  PieceCache first(4096, kLimit, account), second(4096, kLimit, account);
+  first.share_limit(second);
+  second.share_limit(first);
+  for (uint64_t key = 1; key <= 4000; ++key) {
+    PieceCache& cache = key % 3 == 0 ? second : first;
+    cache.arrive(cache.take(key));
+  }
+  EXPECT_LE(account.used_bytes(), kLimit);
+  EXPECT_GT(account.used_bytes(), kLimit * 8 / 10);
 }
 
 TEST(PieceCache, RefusesAnAccountWithoutRoomForTheFirstCells) {
