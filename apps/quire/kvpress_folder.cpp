@@ -135,7 +135,8 @@ Json write_kvpress_folders(const KvpressRun& run, const std::vector<RulerRow>& r
   for (const Group group : groups_of(rows)) {
     const double ratio = compression_ratio(mean_bits(group));
     const std::string model = model_name(run.model_path);
-    const std::string recipe = group.front().recipe.text();
+    std::string recipe = group.front().recipe.text();
+    std::replace(recipe.begin(), recipe.end(), '/', '_');  // of a place's path: it is one folder
     const std::string length = std::to_string(group.front().length_tokens);
     std::string name = kDataset;
     for (const std::string& part : {length, model, recipe, fixed(ratio, 2)}) name.append("__").append(part);

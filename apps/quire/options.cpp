@@ -100,6 +100,9 @@ void add_fact_options(CLI::App& app, ModelOptions& options) {
       ->type_name("FILE");
 }
 
+// An empty text, of a variable that is not set, would be read as 0.
+std::string is_given(const std::string& text) { return text.empty() ? "wants a number" : ""; }
+
 void add_model_options(CLI::App& app, ModelOptions& options) {
   add_engine_options(app, options);
   add_recipe_option(app, options);
@@ -108,11 +111,13 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
       ->each([&](const std::string&) { options.context_given = true; });
   app.add_option("--kv-budget-mb", options.budget_mb,
                  "most memory for the KV cache, in MB (default: no limit)")
+      ->check(is_given)
       ->type_name("MB");
   app.add_option(
          "--kv-ram-mb", options.ram_mb,
          "most memory for the KV cache where its rows lie in a tier (place=), fetched rows and buffers "
          "included, in MB (default: no limit)")
+      ->check(is_given)
       ->type_name("MB");
   app.add_option("--chunk,--ubatch-size", options.step_tokens,
                  "prompt tokens computed together (-ub); 0: the whole prompt, layer by layer")

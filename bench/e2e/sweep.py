@@ -2,7 +2,8 @@
 
 Every measurement is one command, whose output is kept in build/sweep/; what is there is not measured again, so an
 interrupted sweep goes on. What does not depend on time can be measured by several processes at once (--jobs), and
-elsewhere: --quality measures it alone. Called by scripts/sweep.
+elsewhere: --quality measures it alone. --render measures nothing and writes the page of what there is. Called by
+scripts/sweep.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import results
 from results import ROOT, Kept, cpu_name, slug, table
 
 KEPT = ROOT / "build/sweep"
+NOT_MEASURED = "not measured"
 OUT = ROOT / "docs/results"
 
 # Recipes at about the same share of rows read, 7.5 %, where they read in part.
@@ -40,19 +42,26 @@ def kept(name: str, command: list, redo: bool) -> str:
     return Kept(KEPT, "sweep", redo).get(name, command)
 
 
+def wanted(options, name: str) -> bool:
+    return not options.render or (KEPT / name).exists()
+
+
 class Study:
     """A command of `quire eval` over recipes: one run for each of `groups`, which several recipes may be joined in."""
 
     def __init__(self, kind: str, groups: tuple, command: list):
         self.kind, self.groups, self.command = kind, groups, command
 
+    def name(self, group: str) -> str:
+        return f"{self.kind}-{slug(group)}.json"
+
     def run(self, options, group: str) -> list:
-        return json.loads(kept(f"{self.kind}-{slug(group)}.json",
+        return json.loads(kept(self.name(group),
                                [options.quire, "eval", *self.command, "-m", options.model, "-f", options.text, "-t",
                                 max(1, options.threads // options.jobs), "--json", "--kv", group], options.redo))["rows"]
 
     def rows(self, options) -> list:
-        return [row for group in self.groups for row in self.run(options, group)]
+        return [row for group in self.groups if wanted(options, self.name(group)) for row in self.run(options, group)]
 
 
 def quality(depth: int) -> Study:
@@ -61,6 +70,8 @@ def quality(depth: int) -> Study:
 
 
 def speed(options, depth: int) -> list:
+    if not wanted(options, f"speed-{depth}.json"):
+        return []
     text = kept(f"speed-{depth}.json",
                 [options.quire, "bench", "-m", options.model, "-f", options.text, "-t", options.threads, "--json",
                  "--no-quality", "--prompt-tokens", depth, "--max-new-tokens", 65, "--repeats", options.repeats,
@@ -84,6 +95,8 @@ def recall(tokens: int) -> Study:
 
 
 def streaming(options) -> str:
+    if not wanted(options, "streaming.txt"):
+        return NOT_MEASURED
     return kept("streaming.txt",
                 [options.quire, "eval", "ppl", "-m", options.model, "-f", options.text, "-t",
                  max(1, options.threads // options.jobs), "--kv",
@@ -105,6 +118,8 @@ ATTENTION_LINE = re.compile(r"^(\S+)\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)\s+(\d+)%\s
 
 
 def attention(options, tokens: int) -> tuple[str, list]:
+    if not wanted(options, f"attention-{tokens}.txt"):
+        return f"{tokens:,} tokens: {NOT_MEASURED}", []
     text = kept(f"attention-{tokens}.txt",
                 [options.bench, "-t", options.threads, "--tokens", tokens, "--repeats", 7, *ATTENTION], options.redo)
     return text.splitlines()[0], ATTENTION_LINE.findall(text)
@@ -155,11 +170,10 @@ def write_page(options) -> None:
 
 Written by `scripts/sweep`. SmolLM2-135M-Instruct (Q4_1), prose of Jane Austen ("Emma"): the prompt in one step, then the
 next tokens of the text, teacher-forced one by one through the recipe's stored cache. KL, same top-1 and perplexity are against
-the full f16 cache; every byte of a cache counts; rows are summed over layers and KV heads. {cpu_name()}, {options.threads}
+the full f16 cache; every byte of a cache counts; rows are summed over layers and KV heads. Speeds: {cpu_name()}, {options.threads}
 threads. Recipes that drop or leave out rows stand at about 7.5 % of them, and never below 256 a head: at 512 tokens that
 is half of them. Few tokens are evaluated at each depth, so differences below a tenth of a KL mean nothing.
 """]
-    speeds = {}
     for depth in DEPTHS:
         rows = quality(depth).rows(options)
         parts.append(f"## {depth:,} tokens of prompt, {DEPTHS[depth]} evaluated\n\n" + quality_table(rows) + "\n")
@@ -170,7 +184,9 @@ is half of them. Few tokens are evaluated at each depth, so differences below a 
                     charts / f"quality-{chart}-{depth}.svg", log_x=chart == "read")
             parts.append(f"![KL against {name}](cpu/quality-{chart}-{depth}.svg)\n")
         timed = speed(options, depth)
-        speeds[depth] = timed
+        if not timed:
+            parts.append(f"Whole decode at this depth: {NOT_MEASURED}.\n")
+            continue
         parts.append(f"Whole decode at this depth, {options.repeats} repeats taking turns, 64 tokens each, the prompt computed anew:\n\n" +
                      speed_table(timed) + "\n")
         kl = {r["recipe"]: r["kl_mean"] for r in rows}
@@ -208,6 +224,7 @@ def main() -> None:
     parser.add_argument("--redo", action="store_true", help="measure again what build/sweep holds")
     parser.add_argument("--jobs", type=int, default=1, help="so many processes at once where time is not measured")
     parser.add_argument("--quality", action="store_true", help="measure what does not depend on time, and write nothing")
+    parser.add_argument("--render", action="store_true", help="measure nothing, and write the page of what was")
     KEPT.mkdir(parents=True, exist_ok=True)
     options = parser.parse_args()
     if options.quality:

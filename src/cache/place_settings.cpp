@@ -144,7 +144,9 @@ std::string place_summary(PagePlace::Kind kind) {
   if (kind == PagePlace::Kind::kDisk) {
     return "behind any recipe that drops no rows: sealed pages lie in a nameless file in a folder" + settings;
   }
-  return "the same in memory of the host, beside the cache's own" + settings;
+  return "behind any recipe that drops no rows: sealed pages lie in memory of the host, beside the cache's "
+         "own" +
+         settings;
 }
 
 }  // namespace quire

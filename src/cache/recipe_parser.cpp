@@ -77,8 +77,9 @@ void RecipeParser::fail(const std::string& what) const {
 // Behind a named recipe a place may stand after a comma. The text before it.
 std::string_view RecipeParser::take_place(std::string_view text) {
   const std::vector<std::string_view> parts = split_at_commas(text);
-  if (parts.size() != 2 || !parts[1].starts_with("place=")) return text;
-  parse_setting(parts[1]);
+  const auto is_place = [](std::string_view part) { return part.starts_with("place="); };
+  if (parts.size() < 2 || !std::all_of(parts.begin() + 1, parts.end(), is_place)) return text;
+  for (size_t i = 1; i < parts.size(); ++i) parse_setting(parts[i]);
   return parts[0];
 }
 

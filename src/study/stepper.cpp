@@ -4,12 +4,24 @@
 
 #include "base/error.h"
 #include "study/perplexity.h"
+#include "tier/outside_page.h"
 
 namespace quire {
 namespace {
 
 double ratio(uint64_t sum, uint64_t n) {
   return n == 0 ? 0 : static_cast<double>(sum) / static_cast<double>(n);
+}
+
+// Bytes of the sequence's pages that lie in a tier, shared ones counted in full.
+uint64_t outside_bytes(const Cache& cache) {
+  uint64_t n_bytes = 0;
+  for (size_t layer = 0; layer < cache.store().n_layers(); ++layer) {
+    for (const PageRef& page : cache.store().view(layer, cache.n_tokens()).pages) {
+      if (page->outside != nullptr) n_bytes += page->outside->layout.page_bytes();
+    }
+  }
+  return n_bytes;
 }
 
 }  // namespace
@@ -30,7 +42,7 @@ void CacheTally::add_step(const StepStats& stats) {
 }
 
 void CacheTally::add_size(const Cache& cache) {
-  size_bytes_ += cache.size_bytes();
+  size_bytes_ += cache.size_bytes() + outside_bytes(cache);
   n_values_ += values_per_token(cache.geometry()) * cache.n_tokens();
 }
 

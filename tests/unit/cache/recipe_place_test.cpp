@@ -93,6 +93,17 @@ TEST(RecipePlace, WhatCannotBeIsRefusedInOneSentence) {
   }
 }
 
+TEST(RecipePlace, TwoAreToldApart) {
+  for (const char* text : {"turbo4,place=host,place=host", "turbo4,place=disk(path=/tmp),place=host"}) {
+    try {
+      Recipe::parse(text);
+      FAIL() << text;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("place= is given twice"), std::string::npos) << error.what();
+    }
+  }
+}
+
 TEST(RecipePlace, IsListed) {
   bool host = false, disk = false;
   for (const RecipeInfo& entry : known_recipes()) {
