@@ -12,7 +12,8 @@ ROW_FIELDS = ["mode", "recipe", "prompt_tokens", "generated_tokens", "decode_ste
               "decode_tokens_per_s", "kv_bytes", "peak_resident_bytes", "peak_is_of_run", "rows_read_per_token",
               "bytes_read_per_token", "kl", "kl_p99", "same_top1", "ppl", "ppl_full", "ppl_change", "mass", "quality_text",
               "counters", "runs"]
-COUNTERS = ["total_tokens", "hot_tokens", "cold_tokens", "dropped_tokens", "sticky_tokens", "promotions", "page_ins", "page_outs"]
+COUNTERS = ["total_tokens", "hot_tokens", "cold_tokens", "dropped_tokens", "sticky_tokens", "promotions", "page_ins", "page_outs",
+            "outside_tokens", "tier_pieces", "tier_hits", "tier_fetched_bytes"]
 TRACE_FIELDS = ["step", "phase", "mode", "recipe", "prompt_tokens", "repeat", "seconds", "n_tokens", "rows_read", "bytes_read",
                 "predictor_calls", "kv_bytes", *COUNTERS]
 DELTAS = ["prefill_seconds", "decode_tokens_per_s", "kv_bytes", "peak_resident_bytes", "rows_read_per_token",

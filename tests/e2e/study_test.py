@@ -29,12 +29,12 @@ class Study(QuireTest):
         text = self.folder / "text"
         text.write_text(" ".join(f"Number {i} is {i * i % 97} and {i * i * i % 89} of many." for i in range(200)))
         tiny = ["--tiny", "--quality", "--text", text, "--jobs", 2]
-        for part in ("interval-300", "kl-300-butler", "kl-300-oracle", "long-0-1"):
+        for part in ("interval-300", "kl-300-butler", "kl-300-oracle", "long-1-1"):
             self.assertIn("quire eval", self.study(*tiny, "--only", part))
         kept = self.folder / "kept"
         self.assertEqual(sorted(path.name for path in kept.iterdir()),
                          ["interval-300-0.json", "interval-300-3.json", "kl-300-butler.json", "kl-300-oracle.json",
-                          "long-0-1.json", "study.json"])
+                          "long-1-1.json", "study.json"])
         before = {path.name: path.read_bytes() for path in kept.iterdir()}
         self.assertEqual(self.study(*tiny, "--only", "interval-300"), "")
         self.assertEqual({path.name: path.read_bytes() for path in kept.iterdir()}, before)
