@@ -48,7 +48,8 @@ int open_named(const std::string& folder) {
 // Some file systems accept the flag and refuse the transfers.
 bool takes_direct(int descriptor) {
   alignas(kUsualAlignment) static const char block[kUsualAlignment] = {};
-  return pwrite(descriptor, block, sizeof block, 0) >= 0 || errno != EINVAL;
+  const bool refused = pwrite(descriptor, block, sizeof block, 0) < 0 && errno == EINVAL;
+  return ftruncate(descriptor, 0) == 0 && !refused;
 }
 
 // What direct transfers are multiples of; 1 where the file takes none.
