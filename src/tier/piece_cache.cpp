@@ -31,7 +31,7 @@ PieceCache::~PieceCache() {
 }
 
 bool PieceCache::grow(bool firm) {
-  if (shrinking_) return false;
+  if (shrinking_ || (!firm && !may_grow_)) return false;
   const uint64_t n_beside = beside_ != nullptr ? beside_->size_bytes() : 0;
   if (!firm && most_bytes_ != 0 && size_bytes() + n_beside + arena_bytes() > most_bytes_) return false;
   if (firm ? !account_.take(arena_bytes()) : !account_.take_spare(arena_bytes())) return false;

@@ -24,6 +24,8 @@ class PieceCache {
   // are firm. Throws Error where these do not fit.
   PieceCache(size_t piece_bytes, uint64_t most_bytes, MemoryAccount& account);
   ~PieceCache();
+  // While it may not, memory that others give back is not taken.
+  void allow_growth(bool allowed) { may_grow_ = allowed; }
   // From now on most_bytes is of both.
   void share_limit(const PieceCache& other) { beside_ = &other; }
   PieceCache(const PieceCache&) = delete;
@@ -107,6 +109,7 @@ class PieceCache {
   size_t n_expected_ = 0;
   size_t n_selected_ = 0;  // uses in this round
   bool shrinking_ = false;
+  bool may_grow_ = true;
 };
 
 }  // namespace quire

@@ -253,6 +253,8 @@ void Tier::begin_round() {
   drop_plans();
   heads_.begin_round();
   if (!rows_) return;
+  // Else what is swept over takes back at once what it has given.
+  heads_.allow_growth(rows_->missing_bytes() == 0);
   give_rows_memory();
   rows_->begin_round();
 }
