@@ -29,8 +29,6 @@ constexpr const char* kExamples =
     "tokens, so\n"
     "budgets are to be given in rows.";
 
-constexpr int64_t kMostSeed = int64_t{1} << 52;
-
 struct CorefFlags : ReportOptions {
   int64_t n_items = 100;
   int64_t n_skipped = 0;

@@ -32,8 +32,6 @@ constexpr const char* kExamples =
     "answers\n"
     "are read whole.";
 
-constexpr int64_t kMostSeed = int64_t{1} << 52;
-
 struct DegenerationFlags : ReportOptions {
   std::string prompts_path;
   std::string texts_path;

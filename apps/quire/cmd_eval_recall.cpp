@@ -31,7 +31,6 @@ constexpr const char* kExamples =
     "docs/eval.md says it exactly.";
 
 constexpr int64_t kMostSeeds = 1000;
-constexpr int64_t kMostSeed = int64_t{1} << 52;
 constexpr int64_t kMostPromptTokens = int64_t{1} << 32;
 
 struct RecallFlags : ReportOptions {

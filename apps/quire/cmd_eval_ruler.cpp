@@ -32,7 +32,6 @@ constexpr const char* kExamples =
     "exactly.";
 
 constexpr int64_t kMostSamples = 100000;
-constexpr int64_t kMostSeed = int64_t{1} << 52;
 constexpr int64_t kMostTokens = int64_t{1} << 32;
 
 struct RulerFlags : ReportOptions {

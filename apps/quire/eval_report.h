@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -12,6 +13,9 @@
 #include "terminal.h"
 
 namespace quire::cli {
+
+// A number of JSON holds it exactly.
+constexpr int64_t kMostSeed = int64_t{1} << 52;
 
 struct ReportOptions {
   ModelOptions model;

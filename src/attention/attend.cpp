@@ -1,5 +1,6 @@
 #include "attention/attend.h"
 
+#include "base/error.h"
 #include "kernels/ops.h"
 
 namespace quire {
@@ -183,28 +184,28 @@ void finish_sealed(const LayerView& view, size_t page, uint64_t rows, const Head
                                rows, work.n_rows(), work.head_dim(), values, work.state.o.data(), next);
 }
 
+// All pages of the part, a run, are staged before the first is scored.
 void attend_sealed_pages(const LayerView& view, size_t kv_head, const Parts::Part& part,
                          const Selection& selection, const HeadFrames& frames, const PageAttention& work) {
-  const auto masked = [&](size_t page) {
-    const uint64_t selected = selection.word(kv_head, page) & view.coded_word(kv_head, page);
-    return row_masks(work.queries, selected, view.n_tokens, page, work.scratch.masks.data());
-  };
   StagedRows& staged = work.scratch.staged;
-  const PieceUse use = selection.is_all() ? PieceUse::kSwept : PieceUse::kSelected;
-  for (size_t first = part.first_page; first < part.last_page; first += kPagesPerRun) {
-    uint64_t rows[kPagesPerRun];
-    const size_t n = std::min(kPagesPerRun, part.last_page - first);
-    for (size_t i = 0; i < n; ++i) rows[i] = masked(first + i);
-    staged.load(view, kv_head, first, {rows, n}, use);
-    for (size_t i = 0; i < n; ++i) {
-      const size_t page = first + i;
-      if (rows[i] == 0) continue;
-      masked(page);
-      score_sealed(view, kv_head, page, rows[i], frames, work);
-      const bool more = i + 1 < n && rows[i + 1] != 0;
-      finish_sealed(view, page, rows[i], frames, work,
-                    {more ? staged.keys(page + 1) : nullptr, more ? view.layer->sealed.key_bytes() : 0});
-    }
+  const size_t n = part.last_page - part.first_page;
+  QUIRE_CHECK(n <= kPagesPerRun);
+  uint64_t selected[kPagesPerRun];
+  for (size_t i = 0; i < n; ++i) {
+    const size_t page = part.first_page + i;
+    selected[i] = selection.word(kv_head, page) & view.coded_word(kv_head, page);
+  }
+  staged.load(view, kv_head, part.first_page, {selected, n},
+              selection.is_all() ? PieceUse::kSwept : PieceUse::kSelected);
+  for (size_t i = 0; i < n; ++i) {
+    const size_t page = part.first_page + i;
+    const uint64_t rows =
+        row_masks(work.queries, selected[i], view.n_tokens, page, work.scratch.masks.data());
+    if (rows == 0) continue;
+    score_sealed(view, kv_head, page, rows, frames, work);
+    const bool more = i + 1 < n && selected[i + 1] != 0;
+    finish_sealed(view, page, rows, frames, work,
+                  {more ? staged.keys(page + 1) : nullptr, more ? view.layer->sealed.key_bytes() : 0});
   }
 }
 

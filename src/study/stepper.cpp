@@ -1,6 +1,7 @@
 #include "study/stepper.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.h"
 #include "study/perplexity.h"
@@ -26,11 +27,11 @@ uint64_t outside_bytes(const Cache& cache) {
 
 }  // namespace
 
-uint64_t values_per_token(const Geometry& geometry) {
-  uint64_t n_heads = 0;
-  for (const size_t n : geometry.n_kv_heads) n_heads += n;
-  return 2 * n_heads * geometry.head_dim;
+uint64_t kv_heads(const Geometry& geometry) {
+  return std::accumulate(geometry.n_kv_heads.begin(), geometry.n_kv_heads.end(), uint64_t{0});
 }
+
+uint64_t values_per_token(const Geometry& geometry) { return 2 * kv_heads(geometry) * geometry.head_dim; }
 
 void CacheTally::add_step(const StepStats& stats) {
   ++n_steps_;
