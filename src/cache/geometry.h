@@ -25,6 +25,11 @@ struct Geometry {
   size_t n_heads = 0;  // a multiple of every layer's n_kv_heads
   size_t head_dim = 0;
   std::vector<size_t> n_kv_heads;  // one per layer
+  // One per layer, 0 where it sees every token; empty: all do. A query at position p of a layer with a window
+  // of W sees the tokens p - W + 1 to p.
+  std::vector<size_t> window_tokens = {};
+  // c: attention takes c * tanh(s / c) for a score s (Gemma 2, arXiv 2408.00118); 0: the score itself.
+  float score_softcap = 0;
 
   // Bytes that a token takes in the long run, all layers, keys and values.
   uint64_t token_bytes(const Recipe& recipe) const;
