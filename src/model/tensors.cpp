@@ -33,7 +33,7 @@ std::vector<float> read_vector(const GgufFile& file, const TensorInfo& tensor, s
   return values;
 }
 
-std::vector<float> read_bias(const GgufFile& file, const TensorInfo& tensor,
+std::vector<float> read_ordered(const GgufFile& file, const TensorInfo& tensor,
                              std::span<const uint32_t> order) {
   const std::vector<float> values = read_vector(file, tensor, order.size());
   std::vector<float> ordered;
