@@ -2,8 +2,9 @@
 // at a time over layers that together exceed every cache.
 //
 //   attention_bench [-t THREADS] [--heads H] [--kv-heads K] [--head-dim D] [--tokens N] [--repeats R]
-//   [--bias-pairs N] RECIPE...
+//   [--bias-pairs N] [--window N] [--softcap C] RECIPE...
 //
+// With --window queries of every layer see so many tokens, with --softcap scores are capped (ADR 18).
 // With --bias-pairs coded keys of every head are freed of a bias in so many pairs of channels (ADR 9).
 // The first recipe is what the others are compared with; give `full` first. Medians of R repeats,
 // alternating. The error is that of the output, as a share of its norm. Rows are made up to have what real
@@ -38,6 +39,8 @@ struct Options {
   size_t head_dim = 128;
   size_t n_tokens = 32768;
   size_t bias_pairs = 0;
+  size_t window_tokens = 0;
+  int softcap = 0;
   int repeats = 9;
   std::vector<std::string> recipes;
 };
@@ -201,7 +204,11 @@ struct Subject {
   static Geometry shape(const Options& options) {
     const size_t layer_bytes = options.n_tokens * options.n_kv_heads * options.head_dim * 4;
     const size_t n_layers = std::max<size_t>(2, (size_t{128} << 20) / layer_bytes);
-    return {n_layers, options.n_heads, options.head_dim, std::vector<size_t>(n_layers, options.n_kv_heads)};
+    Geometry geometry{n_layers, options.n_heads, options.head_dim,
+                      std::vector<size_t>(n_layers, options.n_kv_heads)};
+    if (options.window_tokens > 0) geometry.window_tokens.assign(n_layers, options.window_tokens);
+    geometry.score_softcap = static_cast<float>(options.softcap);
+    return geometry;
   }
 
   // One token through all layers; seconds.
@@ -261,6 +268,10 @@ Options parse(int argc, char** argv) {
       options.n_tokens = static_cast<size_t>(take_int(i, argc, argv));
     } else if (flag == "--bias-pairs") {
       options.bias_pairs = static_cast<size_t>(take_int(i, argc, argv));
+    } else if (flag == "--window") {
+      options.window_tokens = static_cast<size_t>(take_int(i, argc, argv));
+    } else if (flag == "--softcap") {
+      options.softcap = take_int(i, argc, argv);
     } else if (flag == "--repeats") {
       options.repeats = take_int(i, argc, argv);
     } else if (flag.starts_with("-")) {

@@ -108,7 +108,29 @@ void SparseHead::estimate(size_t chunk) {
   Chunk& own = chunks_[chunk];
   own.log2_sums.resize(tables_.size());
   for (size_t h = 0; h < tables_.size(); ++h) {
+    cap_estimates(h, estimates + h * ld, pages_of(chunk) * kTokensPerPage);
     own.log2_sums[h] = ops().index.mass(estimates + h * ld, n_pages);
+  }
+}
+
+// Where scores are capped, what stands for them is: shares of the mass are of capped ones. n: a multiple
+// of 64.
+void SparseHead::cap_estimates(size_t table, int16_t* estimates, size_t n) const {
+  const float cap = view_->score_softcap();
+  if (cap == 0) return;
+  double bias = 0;
+  const size_t first = limits_.mean_query ? 0 : table;
+  const size_t last = limits_.mean_query ? queries_.group : table + 1;
+  for (size_t row = first; row < last && frames_->key_framed; ++row) {
+    bias += static_cast<double>(queries_.bias[row]) / static_cast<double>(last - first);
+  }
+  float scores[kTokensPerPage];
+  for (size_t at = 0; at < n; at += kTokensPerPage) {
+    for (size_t t = 0; t < kTokensPerPage; ++t) {
+      scores[t] = static_cast<float>(estimates[at + t] / kEstimatesPerNat + bias);
+    }
+    ops().cap_scores(scores, kPageTokens, cap);
+    for (size_t t = 0; t < kTokensPerPage; ++t) estimates[at + t] = to_estimate(scores[t] - bias);
   }
 }
 
@@ -212,6 +234,9 @@ void SparseHead::score(size_t chunk, AttendScratch& scratch) {
       candidates(chunk), own.scores.data(), outside_ ? KeyRowRefs{} : candidates(chunk + 1));
   for (size_t tile = 0; frames_->key_framed && tile < own.n_tiles(); ++tile) {
     add_bias(queries_.bias, queries_.group, own.scores.data() + tile * queries_.group * kTokensPerPage);
+  }
+  if (const float cap = view_->score_softcap(); cap > 0) {
+    ops().cap_scores(own.scores.data(), static_cast<int>(own.scores.size()), cap);
   }
   if (ranks()) sum_scores(own);
 }
@@ -370,6 +395,7 @@ double SparseHead::full_log_sum(size_t row, AttendScratch& scratch) const {
   const size_t dim = view_->layout->head_dim;
   const float* q = coded_queries() + row * dim;
   const double bias = frames_->key_framed ? queries_.bias[row] : 0;
+  const auto cap = static_cast<double>(view_->score_softcap());
   scratch.reserve_rows(1);
   // By the kernel that scores candidates: its rounding is the same for both.
   uint16_t rows[kTokensPerPage];
@@ -382,7 +408,8 @@ double SparseHead::full_log_sum(size_t row, AttendScratch& scratch) const {
         *frames_->key_book, q, 1, static_cast<int>(dim), {&keys, rows, kTokensPerPage}, scratch.scores.data(),
         {});
     for (uint64_t left = view_->coded_word(kv_head_, page); left != 0; left &= left - 1) {
-      sum = add_logs(sum, scratch.scores[static_cast<size_t>(std::countr_zero(left))] + bias);
+      const double score = scratch.scores[static_cast<size_t>(std::countr_zero(left))] + bias;
+      sum = add_logs(sum, cap > 0 ? cap * std::tanh(score / cap) : score);
     }
   }
   return sum;

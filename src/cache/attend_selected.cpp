@@ -9,7 +9,7 @@
 namespace quire {
 
 bool Cache::selects(size_t layer, const LayerView& view) const {
-  return step_tokens_ == 1 && selector_->selects(layer, view.n_tokens);
+  return step_tokens_ == 1 && view.window_tokens() == 0 && selector_->selects(layer, view.n_tokens);
 }
 
 void Cache::predict(Worker& worker, size_t layer, const float* input) {

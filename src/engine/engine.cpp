@@ -186,6 +186,7 @@ std::shared_ptr<const ButlerWeights> Engine::butler() {
 Cache Engine::make_cache(const Recipe& recipe) { return make_cache(recipe, pool_); }
 
 Cache Engine::make_cache(const Recipe& recipe, PagePool& pool) {
+  check_windows(recipe, config().geometry());  // before a calibration is measured for nothing
   return {recipe,
           config().geometry(),
           pool,

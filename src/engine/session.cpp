@@ -213,9 +213,10 @@ FinishReason Session::run_loop(Sampler& sampler, const GenerateOptions& options,
   }
 }
 
-// Rows that cannot be had back (from a tier, within a budget) are computed anew: all of them.
+// Rows that cannot be had back (from a tier, within a budget, behind a window) are computed anew: all of
+// them.
 void Session::cut_cache(size_t n_tokens) {
-  if (n_tokens < cache_.coded_tokens()) n_tokens = 0;
+  if (n_tokens < cache_.fixed_tokens()) n_tokens = 0;
   try {
     cache_.crop(n_tokens);
   } catch (const Error&) {

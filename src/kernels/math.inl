@@ -19,6 +19,32 @@ QUIRE_INLINE F32x16 exponential(F32x16 x) {
   return where_at_least(x, kLowest, scale_by_power(p, n));
 }
 
+// tanh(x) within 2e-7 of its size. Below 1/2 a polynomial in x^2 (interpolated at Chebyshev's points, 4e-9),
+// from there on 1 - 2 / (e^2|x| + 1), whose difference from the polynomial's value at 1/2 is added with the
+// sign of x.
+QUIRE_INLINE F32x16 hyperbolic_tangent(F32x16 x) {
+  constexpr float kNear = 0.5f;
+  const F32x16 size = abs(x);
+  const F32x16 near = min(max(x, set1(-kNear)), set1(kNear));
+  const F32x16 square = mul(near, near);
+  F32x16 p = set1(-6.61201403e-3f);
+  p = fma(p, square, set1(2.12738216e-2f));
+  p = fma(p, square, set1(-5.38932234e-2f));
+  p = fma(p, square, set1(1.33329004e-1f));
+  p = fma(p, square, set1(-3.33333254e-1f));
+  const F32x16 low = fma(mul(p, square), near, near);
+  const F32x16 high = sub(set1(1.0f), div(set1(2.0f), add(exponential(add(size, size)), set1(1.0f))));
+  const F32x16 rest = where_at_least(size, kNear, sub(high, abs(low)));
+  return fma(rest, add(near, near), low);  // twice `near` is 1 or -1 where there is a rest
+}
+
+void cap_scores(float* scores, int n, float cap) {
+  const F32x16 inverse = set1(1.0f / cap);
+  for (int i = 0; i < n; i += 16) {
+    store(scores + i, mul(hyperbolic_tangent(mul(load(scores + i), inverse)), set1(cap)));
+  }
+}
+
 void rms_norm(const float* x, const float* weight, float eps, int n, float* out) {
   const int whole = n & ~15;
   const int rest = n - whole;

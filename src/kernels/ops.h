@@ -171,6 +171,9 @@ struct Ops {
   // of which the first n_keys lanes are written.
   void (*score_rows[kRowFormats])(const float* q, size_t ldq, int n, int head_dim, const void* keys,
                                   int n_keys, float* scores);
+  // scores [n], n a multiple of 16: s becomes cap * tanh(s / cap), cap > 0. Lanes of no token may hold
+  // anything.
+  void (*cap_scores)(float* scores, int n, float cap);
   // Running softmax. For each of n rows: lanes outside masks[i] are ignored, m[i] and l[i] are updated,
   // scores become exp(score - m), and correction[i] is what the row's output so far must be multiplied by.
   void (*softmax)(float* scores, const uint64_t* masks, int n, float* m, float* l, float* correction);

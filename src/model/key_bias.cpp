@@ -107,6 +107,15 @@ std::vector<KeyBiasCheck> check_key_biases(const GgufFile& file, const ModelConf
   return checks;
 }
 
+std::vector<double> layer_risks(std::span<const KeyBiasCheck> checks, size_t n_layers) {
+  std::vector<double> risks(checks.empty() ? 0 : n_layers);
+  for (size_t i = 0; i < checks.size(); ++i) {
+    double& risk = risks[i / (checks.size() / n_layers)];
+    risk = std::max(risk, checks[i].risk());
+  }
+  return risks;
+}
+
 std::shared_ptr<const KeyBiases> key_biases(std::span<const KeyBiasCheck> checks,
                                             std::vector<double> frequencies) {
   if (std::none_of(checks.begin(), checks.end(), [](const KeyBiasCheck& check) { return check.framed(); })) {

@@ -158,7 +158,9 @@ Model Model::load(const GgufFile& file, Team& team, Precision precision, const R
     source.pass_over(name);
   }
   source.refuse_rest();
-  model.key_biases_ = quire::key_biases(check_key_biases(file, config), model.rope_frequencies());
+  const std::vector<KeyBiasCheck> checks = check_key_biases(file, config);
+  model.key_bias_risks_ = layer_risks(checks, config.n_layers);
+  model.key_biases_ = quire::key_biases(checks, model.rope_frequencies());
   return model;
 }
 

@@ -78,6 +78,10 @@ class Model {
   uint64_t weight_bytes() const;
   // What every cache of the model is to be given: key biases that coded keys are freed of. nullptr: none.
   const std::shared_ptr<const KeyBiases>& key_biases() const { return key_biases_; }
+  // [layer] |bias| of the layer's keys, as a share of their norm without it (model/key_bias.h), of the KV
+  // head where it is largest; from kLeastKeyBiasRisk on it is among key_biases(). Empty: no layer has a key
+  // bias.
+  const std::vector<double>& key_bias_risks() const { return key_bias_risks_; }
   // Radians per position of each rotated pair, [rope_dims / 2], in layers that see all tokens.
   const std::vector<double>& rope_frequencies() const { return config_.rope.frequencies; }
 
@@ -102,6 +106,7 @@ class Model {
   std::vector<float> output_norm_;
   std::vector<Layer> layers_;
   std::shared_ptr<const KeyBiases> key_biases_;
+  std::vector<double> key_bias_risks_;
 };
 
 }  // namespace quire
