@@ -19,7 +19,8 @@ RopeOverrides RopeFlags::overrides() const {
   if (!scaling.empty()) {
     rope.scaling = find_rope_scaling(scaling);
     if (!rope.scaling) {
-      throw Error("--rope-scaling is one of " + std::string(rope_scaling_names()) + ", not '" + scaling + "'");
+      throw Error("--rope-scaling is one of " + std::string(rope_scaling_names()) + ", not '" + scaling +
+                  "'");
     }
   }
   if (scale && freq_scale) throw Error("give --rope-scale or --rope-freq-scale, not both");
@@ -50,13 +51,15 @@ void add_rope_options(CLI::App& app, RopeFlags& flags) {
     app.add_option(name, value, text)->type_name(type)->group("Positions");
   };
   add("--rope-scaling", flags.scaling, "TYPE",
-      "how positions beyond the trained context are made: none, linear, dynamic, yarn or longrope (default: as "
+      "how positions beyond the trained context are made: none, linear, dynamic, yarn or longrope (default: "
+      "as "
       "the model has it)");
   add("--rope-scale", flags.scale, "N", "factor of the scaling: a context N times longer");
   add("--rope-freq-scale", flags.freq_scale, "N", "the same as --rope-scale 1/N");
   add("--rope-freq-base", flags.freq_base, "N", "base of the frequencies");
   add("--yarn-orig-ctx", flags.original_tokens, "N", "context before scaling, of yarn and longrope");
-  add("--yarn-ext-factor", flags.ext_factor, "N", "how much fast pairs stay as trained; 0: plain interpolation");
+  add("--yarn-ext-factor", flags.ext_factor, "N",
+      "how much fast pairs stay as trained; 0: plain interpolation");
   add("--yarn-attn-factor", flags.attn_factor, "N", "further factor of the attention's magnitude");
   add("--yarn-beta-fast", flags.beta_fast, "N", "turns within the context from which pairs stay as trained");
   add("--yarn-beta-slow", flags.beta_slow, "N", "turns up to which pairs are scaled whole");

@@ -46,8 +46,8 @@ void add(Checksum& hash, const Rope& rope) {
   hash.add(std::as_bytes(std::span(&rope.attention_factor, 1)));
 }
 
-// Saved caches, calibrations and predictors hold or know keys as RoPE turned them, so one that turns otherwise
-// is another model to them.
+// Saved caches, calibrations and predictors hold or know keys as RoPE turned them, so one that turns
+// otherwise is another model to them.
 std::string fingerprint_with(const GgufFile& file, const RopeOverrides& overrides) {
   const ModelConfig own = ModelConfig::read(file);
   const ModelConfig config = ModelConfig::read(file, overrides);

@@ -78,7 +78,8 @@ struct Generation {
 // computed when something follows it.
 class Session {
  public:
-  // Throws Error when the context asked for is larger than the model was loaded for. The engine outlives the session.
+  // Throws Error when the context asked for is larger than the model was loaded for. The engine outlives the
+  // session.
   Session(Engine& engine, const SessionOptions& options);
 
   const std::vector<int32_t>& tokens() const { return tokens_; }

@@ -30,8 +30,8 @@ size_t read_layers(ModelKeys& keys, const Family& family) {
 
 // Entries that say nothing about the answer, and those that are known to be too much.
 void refuse_unsupported(ModelKeys& keys) {
-  for (const char* name : {"vocab_size", "tensor_data_layout", "attention.layer_norm_epsilon",
-                           "rope.scaling.finetuned"}) {
+  for (const char* name :
+       {"vocab_size", "tensor_data_layout", "attention.layer_norm_epsilon", "rope.scaling.finetuned"}) {
     keys.find(name);
   }
   if (keys.has("expert_count") && keys.file().get_uint(keys.full("expert_count")) > 0) {

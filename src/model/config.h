@@ -27,8 +27,8 @@ struct ModelConfig {
   size_t vocabulary = 0;
   float norm_epsilon = 0;
   size_t trained_tokens = 0;  // the context that the file states
-  // Most tokens of a sequence whose positions are right as they were loaded: `trained_tokens`, more where more
-  // was asked for, less where positions were chosen for short contexts.
+  // Most tokens of a sequence whose positions are right as they were loaded: `trained_tokens`, more where
+  // more was asked for, less where positions were chosen for short contexts.
   size_t context_tokens = 0;
 
   float embedding_scale = 1;

@@ -45,7 +45,8 @@ std::vector<bool> windowed_layers(ModelKeys& keys, const ModelConfig& config) {
   const auto* array = value == nullptr ? nullptr : std::get_if<MetadataArray>(value);
   std::vector<bool> windowed(config.n_layers);
   if (array == nullptr) {
-    const size_t period = value == nullptr ? config.family->window_period : keys.file().get_uint(keys.full(name));
+    const size_t period =
+        value == nullptr ? config.family->window_period : keys.file().get_uint(keys.full(name));
     for (size_t i = 0; i < config.n_layers; ++i) windowed[i] = period == 0 || i % period + 1 < period;
     return windowed;
   }

@@ -82,7 +82,8 @@ FileRope read_file(ModelKeys& keys, const ModelConfig& config) {
 
 void check_override(const ModelKeys& keys, const char* what, std::optional<double> value, bool zero = false) {
   if (!value || (std::isfinite(*value) && (*value > 0 || (zero && *value == 0)))) return;
-  keys.refuse(std::string("the ") + what + " asked for is " + std::to_string(*value) + ", not a positive number");
+  keys.refuse(std::string("the ") + what + " asked for is " + std::to_string(*value) +
+              ", not a positive number");
 }
 
 void check_overrides(const ModelKeys& keys, const RopeOverrides& o) {

@@ -4,8 +4,8 @@ namespace quire {
 
 namespace {
 
-// What files of llama.cpp leave out is as its own loader has it (src/models/ARCHITECTURE.cpp); the rest is as in
-// transformers (models/ARCHITECTURE/modeling_*.py).
+// What files of llama.cpp leave out is as its own loader has it (src/models/ARCHITECTURE.cpp); the rest is as
+// in transformers (models/ARCHITECTURE/modeling_*.py).
 constexpr Family kFamilies[] = {
     {
         .architecture = "llama",

@@ -25,7 +25,7 @@ struct Family {
   // The rows of a query or key head are stored so that rotated pairs are neighbours (2i, 2i + 1), not half a
   // rotation apart.
   bool neighbouring_pairs = false;
-  bool fused = false;       // attn_qkv holds q, k and v, and ffn_up the gate and up
+  bool fused = false;  // attn_qkv holds q, k and v, and ffn_up the gate and up
   Biases biases = Biases::kNone;
   bool head_norms = false;  // RMS norm of each head of queries and keys, before RoPE
   bool post_norms = false;  // RMS norm of what attention and the feed-forward part add to the stream

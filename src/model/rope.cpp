@@ -13,7 +13,8 @@ namespace {
 
 constexpr const char* kNames[] = {"none", "linear", "dynamic", "yarn", "longrope"};
 
-// NTK-aware scaling of the base: positions within `trained_tokens` turn as trained while the context is no longer.
+// NTK-aware scaling of the base: positions within `trained_tokens` turn as trained while the context is no
+// longer.
 double base_for_context(const RopeSettings& s) {
   const auto trained = static_cast<double>(s.trained_tokens);
   const double length = std::max(trained, static_cast<double>(s.context_tokens));

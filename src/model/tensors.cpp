@@ -34,7 +34,7 @@ std::vector<float> read_vector(const GgufFile& file, const TensorInfo& tensor, s
 }
 
 std::vector<float> read_ordered(const GgufFile& file, const TensorInfo& tensor,
-                             std::span<const uint32_t> order) {
+                                std::span<const uint32_t> order) {
   const std::vector<float> values = read_vector(file, tensor, order.size());
   std::vector<float> ordered;
   for (const uint32_t source : order) {

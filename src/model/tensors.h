@@ -10,8 +10,8 @@
 
 namespace quire {
 
-// Divisors of RoPE's frequencies, [rope_dims / 2]: Llama 3.1's, and LongRoPE's for contexts beyond the original
-// length and up to it.
+// Divisors of RoPE's frequencies, [rope_dims / 2]: Llama 3.1's, and LongRoPE's for contexts beyond the
+// original length and up to it.
 inline constexpr const char* kRopeFactorsTensor = "rope_freqs.weight";
 inline constexpr const char* kLongFactorsTensor = "rope_factors_long.weight";
 inline constexpr const char* kShortFactorsTensor = "rope_factors_short.weight";
@@ -28,6 +28,7 @@ void check_shape(const GgufFile& file, const TensorInfo& tensor, size_t n_rows, 
 std::vector<float> read_vector(const GgufFile& file, const TensorInfo& tensor, size_t n);
 
 // The same, value i of the result being value order[i] of the file; all must be finite.
-std::vector<float> read_ordered(const GgufFile& file, const TensorInfo& tensor, std::span<const uint32_t> order);
+std::vector<float> read_ordered(const GgufFile& file, const TensorInfo& tensor,
+                                std::span<const uint32_t> order);
 
 }  // namespace quire

@@ -1,5 +1,5 @@
-// Every family against logits that transformers computed of tiny random models (families/README.md): precise with
-// f32 rows, fast with f16 rows, in one step and in several.
+// Every family against logits that transformers computed of tiny random models (families/README.md): precise
+// with f32 rows, fast with f16 rows, in one step and in several.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -74,7 +74,8 @@ std::vector<float> run(const Model& model, const Frozen& frozen, Format rows, st
   std::vector<float> out;
   steps.push_back(frozen.tokens.size());
   for (size_t i = 0; i + 1 < steps.size(); ++i) {
-    model.forward(std::span(frozen.tokens).subspan(steps[i], steps[i + 1] - steps[i]), cache, workspace, team);
+    model.forward(std::span(frozen.tokens).subspan(steps[i], steps[i + 1] - steps[i]), cache, workspace,
+                  team);
     std::vector<size_t> wanted;
     for (const size_t position : frozen.positions) {
       if (position >= steps[i] && position < steps[i + 1]) wanted.push_back(position - steps[i]);
@@ -108,7 +109,8 @@ double largest_kl(const Frozen& frozen, const std::vector<float>& got) {
 }
 
 // One token by one around the end of a window and of a page, pieces else.
-const std::vector<size_t> kPieces = {0, 1, 8, 30, 31, 32, 33, 34, 60, 62, 63, 64, 65, 100, 260, 500, 690, 698, 699};
+const std::vector<size_t> kPieces = {0,  1,  8,  30,  31,  32,  33,  34,  60, 62,
+                                     63, 64, 65, 100, 260, 500, 690, 698, 699};
 
 class Families : public ::testing::TestWithParam<std::string> {};
 
@@ -119,15 +121,17 @@ TEST_P(Families, EqualTransformers) {
   const double pieces = largest_kl(frozen, run(precise, frozen, Format::kF32, kPieces));
   const Model fast = load(frozen, Precision::kFast);
   const double f16 = largest_kl(frozen, run(fast, frozen, Format::kF16, {0}));
-  std::printf("%-14s largest KL: %.2g, in pieces %.2g; f16 rows %.2g\n", GetParam().c_str(), whole, pieces, f16);
+  std::printf("%-14s largest KL: %.2g, in pieces %.2g; f16 rows %.2g\n", GetParam().c_str(), whole, pieces,
+              f16);
   EXPECT_LE(whole, 1e-8);
   EXPECT_LE(pieces, 1e-8);
   EXPECT_LE(f16, 1e-4);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Families,
-                         ::testing::Values("llama", "llama3", "llama_linear", "llama_dynamic", "mistral", "qwen2",
-                                           "qwen2_yarn", "qwen3", "phi3_short", "phi3_long", "gemma2", "gemma3"),
+                         ::testing::Values("llama", "llama3", "llama_linear", "llama_dynamic", "mistral",
+                                           "qwen2", "qwen2_yarn", "qwen3", "phi3_short", "phi3_long",
+                                           "gemma2", "gemma3"),
                          [](const auto& model) { return model.param; });
 
 }  // namespace

@@ -1,5 +1,6 @@
-// Small model files described in lines of text: keys, and tensors whose values come from a hash of their names,
-// so that a generator in another language makes the same ones. tests/golden/families/README.md has the lines.
+// Small model files described in lines of text: keys, and tensors whose values come from a hash of their
+// names, so that a generator in another language makes the same ones. tests/golden/families/README.md has the
+// lines.
 #pragma once
 
 #include <cstdint>

@@ -255,21 +255,20 @@ def phi3(name: str, original: int, context: int, trained: int) -> Model:
     return Model(name, "phi3", config, kind, trained=trained, keys=keys, lists=lists, context=context)
 
 
-def models() -> list[Model]:
-    """All of them."""
-    t = transformers
-    theta = {"rope_type": "default", "rope_theta": 10_000.0}
-    llama3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 128}
-    yarn = {"factor": 4.0, "original_max_position_embeddings": 128}
-    wide = {"layers": 4, "head": 32}
-    gemma = {"head": 32, "tie_word_embeddings": True, "sliding_window": 32, "query_pre_attn_scalar": 48}
-    gemma_scale = f"f32 attention.scale {48**-0.5:.9g}"
+THETA = {"rope_type": "default", "rope_theta": 10_000.0}
+
+
+def llama_models() -> list[Model]:
+    """Llama's ways of scaling, and a window."""
+    low_high = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    llama3 = {"rope_type": "llama3", "rope_theta": 50_000.0, "original_max_position_embeddings": 128, **low_high}
+    mistral = transformers.MistralConfig(**settings(rope_parameters=THETA, sliding_window=32))
     return [
-        llama("llama", ["f32 rope.freq_base 10000"], theta, tied=True),
+        llama("llama", ["f32 rope.freq_base 10000"], THETA, tied=True),
         llama(
             "llama3",
             ["f32 rope.freq_base 50000"],
-            {"rope_type": "llama3", "rope_theta": 50_000.0, **llama3},
+            llama3,
             lists={"rope_freqs.weight": llama3_divisors(50_000.0, 16)},
         ),
         llama(
@@ -285,87 +284,81 @@ def models() -> list[Model]:
             context=N_TOKENS,
         ),
         Model(
-            "mistral",
-            "llama",
-            t.MistralConfig(**settings(rope_parameters=theta, sliding_window=32)),
-            t.MistralForCausalLM,
-            keys=["u32 attention.sliding_window 32"],
+            "mistral", "llama", mistral, transformers.MistralForCausalLM, keys=["u32 attention.sliding_window 32"]
         ),
-        Model(
-            "qwen2",
-            "qwen2",
-            t.Qwen2Config(**settings(rope_parameters=theta, tie_word_embeddings=True)),
-            t.Qwen2ForCausalLM,
-        ),
-        Model(
-            "qwen2_yarn",
-            "qwen2",
-            t.Qwen2Config(**settings(rope_parameters={"rope_type": "yarn", "rope_theta": 10_000.0, **yarn}, trained=512)),
-            t.Qwen2ForCausalLM,
-            trained=512,
-            keys=[
-                "string rope.scaling.type yarn",
-                "f32 rope.scaling.factor 4",
-                "u32 rope.scaling.original_context_length 128",
-            ],
-            context=N_TOKENS,
-        ),
+    ]
+
+
+def qwen_models() -> list[Model]:
+    """Qwen 2 with its biases, also with YaRN, and Qwen 3."""
+    t = transformers
+    yarn = {"rope_type": "yarn", "rope_theta": 10_000.0, "factor": 4.0, "original_max_position_embeddings": 128}
+    wide = {"layers": 4, "head": 32}
+    million = {"rope_type": "default", "rope_theta": 1_000_000.0}
+    plain = t.Qwen2Config(**settings(rope_parameters=THETA, tie_word_embeddings=True))
+    scaled = t.Qwen2Config(**settings(rope_parameters=yarn, trained=512))
+    yarn_keys = [
+        "string rope.scaling.type yarn",
+        "f32 rope.scaling.factor 4",
+        "u32 rope.scaling.original_context_length 128",
+    ]
+    return [
+        Model("qwen2", "qwen2", plain, t.Qwen2ForCausalLM),
+        Model("qwen2_yarn", "qwen2", scaled, t.Qwen2ForCausalLM, trained=512, keys=yarn_keys, context=N_TOKENS),
         Model(
             "qwen3",
             "qwen3",
-            t.Qwen3Config(**settings(**wide, rope_parameters={**theta, "rope_theta": 1_000_000.0})),
+            t.Qwen3Config(**settings(**wide, rope_parameters=million)),
             t.Qwen3ForCausalLM,
             **wide,
             keys=["f32 rope.freq_base 1000000"],
             head_mean=1.2,
         ),
-        phi3("phi3_short", original=1024, context=1024, trained=4096),
-        phi3("phi3_long", original=256, context=0, trained=1024),
-        Model(
-            "gemma2",
-            "gemma2",
-            t.Gemma2Config(
-                **settings(**gemma, rope_parameters=theta),
-                attn_logit_softcapping=5.0,
-                final_logit_softcapping=6.0,
-            ),
-            t.Gemma2ForCausalLM,
-            head=32,
-            keys=[
-                "u32 attention.sliding_window 32",
-                "f32 attn_logit_softcapping 5",
-                "f32 final_logit_softcapping 6",
-                gemma_scale,
-            ],
-            norm_offset=1,
-        ),
+    ]
+
+
+def gemma_models() -> list[Model]:
+    """Gemma 2 and 3, their windows short."""
+    t = transformers
+    common = {"head": 32, "tie_word_embeddings": True, "sliding_window": 32, "query_pre_attn_scalar": 48}
+    keys = ["u32 attention.sliding_window 32", f"f32 attention.scale {48**-0.5:.9g}"]
+    caps = {"attn_logit_softcapping": 5.0, "final_logit_softcapping": 6.0}
+    two = t.Gemma2Config(**settings(**common, rope_parameters=THETA), **caps)
+    bases = {
+        "sliding_attention": THETA,
+        "full_attention": {"rope_type": "linear", "rope_theta": 1_000_000.0, "factor": 8.0},
+    }
+    three = t.Gemma3TextConfig(**settings(layers=6, **common, rope_parameters=bases))
+    two_keys = [*keys, "f32 attn_logit_softcapping 5", "f32 final_logit_softcapping 6"]
+    three_keys = [
+        *keys,
+        "f32 rope.freq_base 1000000",
+        "string rope.scaling.type linear",
+        "f32 rope.scaling.factor 8",
+    ]
+    return [
+        Model("gemma2", "gemma2", two, t.Gemma2ForCausalLM, head=32, keys=two_keys, norm_offset=1),
         Model(
             "gemma3",
             "gemma3",
-            t.Gemma3TextConfig(
-                **settings(
-                    layers=6,
-                    **gemma,
-                    rope_parameters={
-                        "sliding_attention": theta,
-                        "full_attention": {"rope_type": "linear", "rope_theta": 1_000_000.0, "factor": 8.0},
-                    },
-                )
-            ),
+            three,
             t.Gemma3ForCausalLM,
             layers=6,
             head=32,
-            keys=[
-                "u32 attention.sliding_window 32",
-                "f32 rope.freq_base 1000000",
-                "string rope.scaling.type linear",
-                "f32 rope.scaling.factor 8",
-                gemma_scale,
-            ],
+            keys=three_keys,
             head_mean=1.2,
             norm_offset=1,
         ),
     ]
+
+
+def models() -> list[Model]:
+    """All of them."""
+    phi = [
+        phi3("phi3_short", original=1024, context=1024, trained=4096),
+        phi3("phi3_long", original=256, context=0, trained=1024),
+    ]
+    return [*llama_models(), *qwen_models(), *phi, *gemma_models()]
 
 
 def main() -> int:

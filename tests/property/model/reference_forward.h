@@ -1,5 +1,5 @@
-// The forward pass of every family in double precision over the weights as the file decodes them: pairs of RoPE
-// lie as in the file, and nothing is cached.
+// The forward pass of every family in double precision over the weights as the file decodes them: pairs of
+// RoPE lie as in the file, and nothing is cached.
 #pragma once
 
 #include <cmath>
@@ -41,7 +41,8 @@ class ReferenceForward {
     const char* head = spec_.untied ? "output.weight" : "token_embd.weight";
     for (const Vector& row : x) {
       out.push_back(product(head, norm(row, "output_norm.weight")));
-      for (double& logit : out.back()) logit = capped(logit, or_else(spec_.logit_softcap, spec_.family().logit_softcap));
+      for (double& logit : out.back())
+        logit = capped(logit, or_else(spec_.logit_softcap, spec_.family().logit_softcap));
     }
     return out;
   }

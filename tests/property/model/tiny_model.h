@@ -27,10 +27,10 @@ struct TinySpec {
   TensorType type = TensorType::F32;  // of every matrix
   bool untied = false;
   bool rope_factors = false;
-  bool biases = false;    // of q, k and v, where the family leaves the choice
-  size_t rope_dims = 0;   // 0: head_dim, with no key that says so
-  double rope_base = 0;   // 0: no key
-  double rope_scale = 0;  // 0: no key; else linear scaling
+  bool biases = false;      // of q, k and v, where the family leaves the choice
+  size_t rope_dims = 0;     // 0: head_dim, with no key that says so
+  double rope_base = 0;     // 0: no key
+  double rope_scale = 0;    // 0: no key; else linear scaling
   bool half_split = false;  // the key that says so of a folder's rows
   double query_scale = 0;   // 0: no key, of these too
   double score_softcap = 0;

@@ -76,7 +76,8 @@ TEST(ModelConfig, ReadsWhatTheFileSays) {
   EXPECT_EQ(config.context_tokens, 1024u);
   EXPECT_EQ(config.trained_tokens, 1024u);
   EXPECT_EQ(config.norm_epsilon, 1e-5f);
-  EXPECT_EQ(config.rope, make_rope({.n_dims = 4, .base = 500000, .scaling = RopeScaling::kLinear, .factor = 8}));
+  EXPECT_EQ(config.rope,
+            make_rope({.n_dims = 4, .base = 500000, .scaling = RopeScaling::kLinear, .factor = 8}));
   EXPECT_EQ(config.rope_text, "linear by 8");
   EXPECT_FALSE(config.window_rope.has_value());
   EXPECT_EQ(config.embedding_scale, 1);
@@ -195,7 +196,8 @@ TEST(ModelConfig, RopeThatWouldBeIgnoredIsRefused) {
     expect_refused(with("llama.rope.scaling.type", type), "llama.rope.scaling.factor");
   }
   expect_refused(with("llama.rope.scaling.type", "longrope"), "rope_factors_long.weight");
-  for (const char* key : {"llama.rope.scaling.alpha", "llama.rope.dimension_sections", "llama.rope.new_trick"}) {
+  for (const char* key :
+       {"llama.rope.scaling.alpha", "llama.rope.dimension_sections", "llama.rope.new_trick"}) {
     expect_refused(with(key, 2.0f), key);
   }
   for (const char* key : {"llama.rope.scaling.factor", "llama.rope.scale_linear", "llama.rope.freq_base"}) {
@@ -354,7 +356,8 @@ TEST(ModelLoad, EveryFamilyHasItsTensors) {
     check("blk.0.attn_k_norm.weight", family.head_norms, 8);
     check("blk.0.post_attention_norm.weight", family.post_norms, 48);
     check("blk.1.post_ffw_norm.weight", family.post_norms, 48);
-    if (family.biases != Biases::kOptional) check("blk.1.attn_k.bias", family.biases == Biases::kRequired, 16);
+    if (family.biases != Biases::kOptional)
+      check("blk.1.attn_k.bias", family.biases == Biases::kRequired, 16);
     check(family.fused ? "blk.0.attn_qkv.weight" : "blk.0.attn_v.weight", true, 0);
     check(family.fused ? "blk.1.attn_q.weight" : "blk.1.attn_qkv.weight", false, 48);
   }

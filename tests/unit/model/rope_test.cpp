@@ -62,7 +62,8 @@ std::vector<Case> frozen_cases() {
 ModelConfig config_of(const std::vector<std::string>& lines, const RopeOverrides& overrides = {}) {
   golden::ModelText text;
   text.add("key string general.architecture llama");
-  for (const char* key : {"block_count 1", "embedding_length 32", "feed_forward_length 32", "attention.head_count 1"}) {
+  for (const char* key :
+       {"block_count 1", "embedding_length 32", "feed_forward_length 32", "attention.head_count 1"}) {
     text.add(std::string("key u32 llama.").append(key));
   }
   text.add("key f32 llama.attention.layer_norm_rms_epsilon 1e-5");
@@ -94,7 +95,8 @@ TEST(Rope, EqualsTheFrozenTable) {
   }
 }
 
-const std::vector<std::string> kPlain = {"key u32 llama.attention.key_length 64", "key u32 llama.context_length 2048"};
+const std::vector<std::string> kPlain = {"key u32 llama.attention.key_length 64",
+                                         "key u32 llama.context_length 2048"};
 
 std::vector<std::string> plain_and(std::vector<std::string> more) {
   more.insert(more.begin(), kPlain.begin(), kPlain.end());
@@ -103,7 +105,9 @@ std::vector<std::string> plain_and(std::vector<std::string> more) {
 
 // What is asked for gives the same as a file that says it.
 TEST(RopeOverrides, StandForTheKeys) {
-  const auto file = [](std::vector<std::string> lines) { return config_of(plain_and(std::move(lines))).rope; };
+  const auto file = [](std::vector<std::string> lines) {
+    return config_of(plain_and(std::move(lines))).rope;
+  };
   const auto asked = [](const RopeOverrides& overrides) { return config_of(kPlain, overrides).rope; };
   const std::string type = "key string llama.rope.scaling.type ";
   const std::string factor = "key f32 llama.rope.scaling.factor ";
@@ -112,16 +116,22 @@ TEST(RopeOverrides, StandForTheKeys) {
   EXPECT_EQ(asked({.base = 500000}), file({"key f32 llama.rope.freq_base 500000"}));
   EXPECT_EQ(asked({.scaling = RopeScaling::kYarn, .factor = 4, .original_tokens = 512}),
             file({type + "yarn", factor + "4", "key u32 llama.rope.scaling.original_context_length 512"}));
-  EXPECT_EQ(asked({.scaling = RopeScaling::kYarn, .factor = 4, .yarn_ext_factor = 0.5, .yarn_beta_fast = 16, .yarn_beta_slow = 2}),
-            file({type + "yarn", factor + "4", "key f32 llama.rope.scaling.yarn_ext_factor 0.5",
-                  "key f32 llama.rope.scaling.yarn_beta_fast 16", "key f32 llama.rope.scaling.yarn_beta_slow 2"}));
+  EXPECT_EQ(
+      asked({.scaling = RopeScaling::kYarn,
+             .factor = 4,
+             .yarn_ext_factor = 0.5,
+             .yarn_beta_fast = 16,
+             .yarn_beta_slow = 2}),
+      file({type + "yarn", factor + "4", "key f32 llama.rope.scaling.yarn_ext_factor 0.5",
+            "key f32 llama.rope.scaling.yarn_beta_fast 16", "key f32 llama.rope.scaling.yarn_beta_slow 2"}));
   EXPECT_EQ(asked({.context_tokens = 8192, .scaling = RopeScaling::kDynamic, .factor = 2}),
             config_of(plain_and({type + "dynamic", factor + "2"}), {.context_tokens = 8192}).rope);
 }
 
 TEST(RopeOverrides, TakeTheFilesPlace) {
-  const std::vector<std::string> yarn = plain_and(
-      {"key string llama.rope.scaling.type yarn", "key f32 llama.rope.scaling.factor 4", "key f32 llama.rope.scaling.yarn_attn_factor 0.5"});
+  const std::vector<std::string> yarn =
+      plain_and({"key string llama.rope.scaling.type yarn", "key f32 llama.rope.scaling.factor 4",
+                 "key f32 llama.rope.scaling.yarn_attn_factor 0.5"});
   const Rope plain = config_of(kPlain).rope;
   EXPECT_EQ(config_of(yarn, {.scaling = RopeScaling::kNone}).rope, plain);
   EXPECT_EQ(config_of(yarn).rope.attention_factor, 0.5);
@@ -155,8 +165,10 @@ TEST(RopeOverrides, WhatCannotBeIsRefused) {
   for (const RopeScaling scaling : {RopeScaling::kLinear, RopeScaling::kDynamic, RopeScaling::kYarn}) {
     EXPECT_NE(refusal(kPlain, {.scaling = scaling}).find("llama.rope.scaling.factor"), std::string::npos);
   }
-  EXPECT_NE(refusal(kPlain, {.scaling = RopeScaling::kLongRope}).find("rope_factors_long.weight"), std::string::npos);
-  EXPECT_NE(refusal(kPlain, {.scaling = RopeScaling::kYarn, .factor = 2, .base = 1}).find("base"), std::string::npos);
+  EXPECT_NE(refusal(kPlain, {.scaling = RopeScaling::kLongRope}).find("rope_factors_long.weight"),
+            std::string::npos);
+  EXPECT_NE(refusal(kPlain, {.scaling = RopeScaling::kYarn, .factor = 2, .base = 1}).find("base"),
+            std::string::npos);
 }
 
 TEST(RopeFiles, TensorsOfFactorsAreNeverIgnored) {
@@ -169,13 +181,16 @@ TEST(RopeFiles, TensorsOfFactorsAreNeverIgnored) {
   const std::string shorter = "values rope_factors_short.weight" + ones;
   const std::string plain = "values rope_freqs.weight" + ones;
   const std::string type = "key string llama.rope.scaling.type ";
-  EXPECT_EQ(config_of(plain_and({longer, shorter})).rope.frequencies[0], 0.5);  // without a type, as older files
+  EXPECT_EQ(config_of(plain_and({longer, shorter})).rope.frequencies[0],
+            0.5);  // without a type, as older files
   EXPECT_NE(refusal(plain_and({longer})).find("rope_factors_short.weight"), std::string::npos);
   EXPECT_NE(refusal(plain_and({shorter})).find("rope_factors_long.weight"), std::string::npos);
   EXPECT_NE(refusal(plain_and({longer, shorter, plain})).find("rope_freqs.weight"), std::string::npos);
-  EXPECT_NE(refusal(plain_and({longer, shorter, type + "yarn", "key f32 llama.rope.scaling.factor 2"})).find("yarn"),
+  EXPECT_NE(refusal(plain_and({longer, shorter, type + "yarn", "key f32 llama.rope.scaling.factor 2"}))
+                .find("yarn"),
             std::string::npos);
-  EXPECT_NE(refusal(plain_and({"values rope_freqs.weight 1 1 1"})).find("rope_freqs.weight"), std::string::npos);
+  EXPECT_NE(refusal(plain_and({"values rope_freqs.weight 1 1 1"})).find("rope_freqs.weight"),
+            std::string::npos);
 }
 
 TEST(Context, IsWhatPositionsHoldFor) {
