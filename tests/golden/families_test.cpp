@@ -7,6 +7,7 @@
 #include <numeric>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "golden/forward/golden_file.h"
@@ -20,10 +21,18 @@ constexpr size_t kVocabulary = 256;
 
 // What data/NAME.txt and data/NAME.logits hold.
 struct Frozen {
-  explicit Frozen(const std::string& name) {
+  // `swap`, if given, takes the place of the line that begins like it up to its last word.
+  explicit Frozen(const std::string& name, const std::string& swap = "") {
     const std::string path = std::string(QUIRE_SOURCE_DIR "/tests/golden/families/data/") + name;
     std::ifstream text(path + ".txt");
-    for (std::string line; std::getline(text, line);) read(line);
+    const std::string begin = swap.substr(0, swap.rfind(' ') + 1);
+    bool swapped = swap.empty();
+    for (std::string line; std::getline(text, line);) {
+      const bool same = !swap.empty() && line.starts_with(begin);
+      swapped |= same;
+      read(same ? swap : line);
+    }
+    if (!swapped) throw std::runtime_error(path + " has no line like " + swap);
     std::ifstream file(path + ".logits", std::ios::binary);
     logits.resize(positions.size() * kVocabulary);
     file.read(reinterpret_cast<char*>(logits.data()),
@@ -126,6 +135,36 @@ TEST_P(Families, EqualTransformers) {
   EXPECT_LE(whole, 1e-8);
   EXPECT_LE(pieces, 1e-8);
   EXPECT_LE(f16, 1e-4);
+}
+
+// What the files say reaches the logits: with another number they are others.
+TEST(FamilyNumbers, Matter) {
+  const std::pair<const char*, const char*> swaps[] = {
+      {"llama3", "key f32 llama.rope.freq_base 40000"},
+      {"llama_linear", "key f32 llama.rope.scaling.factor 3"},
+      {"llama_dynamic", "context 600"},
+      {"mistral", "key u32 llama.attention.sliding_window 33"},
+      {"qwen2", "key f32 qwen2.attention.layer_norm_rms_epsilon 2e-2"},
+      {"qwen2_yarn", "key u32 qwen2.rope.scaling.original_context_length 256"},
+      {"phi3_short", "context 4096"},
+      {"phi3_long", "key u32 phi3.rope.dimension_count 12"},  // as it is: the measure of the others
+      {"gemma2", "key u32 gemma2.attention.sliding_window 31"},
+      {"gemma2", "key f32 gemma2.attn_logit_softcapping 6"},
+      {"gemma2", "key f32 gemma2.final_logit_softcapping 7"},
+      {"gemma2", "key f32 gemma2.attention.scale 0.125"},
+      {"gemma3", "key u32 gemma3.attention.sliding_window 33"},
+      {"gemma3", "key f32 gemma3.rope.freq_base 900000"},
+      {"gemma3", "key f32 gemma3.rope.scaling.factor 7"},
+  };
+  for (const auto& [name, line] : swaps) {
+    Frozen frozen(name, line);
+    if (std::string(line).starts_with("context")) frozen.tokens.resize(600);
+    frozen.positions.pop_back();
+    frozen.logits.resize(frozen.positions.size() * kVocabulary);
+    const double kl = largest_kl(frozen, run(load(frozen, Precision::kPrecise), frozen, Format::kF32, {0}));
+    const bool same = std::string(line).ends_with("dimension_count 12");
+    EXPECT_EQ(kl > 1e-7, !same) << name << ", " << line << ": " << kl;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Families,
