@@ -142,7 +142,7 @@ int run(const InspectOptions& options) {
   write_out(printable(file.path()) + ": GGUF version " + std::to_string(file.version()) + ", " +
             megabytes(file.file_size()) + ", fingerprint " + file.fingerprint() + "\n\n" +
             metadata_text(report["metadata"]) + tensors_text(report["tensors"]) + memory_text(report) +
-            layers_text(report["layers"], recipe.text()) + key_bias_text(report["key_bias"]) +
+            layer_formats_text(report["layers"], recipe.text()) + key_bias_text(report["key_bias"]) +
             verdict_text(report));
   return kOk;
 }
