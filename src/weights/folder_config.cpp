@@ -253,8 +253,7 @@ void read_windows(const JsonReader& json, FolderConfig& config) {
 }
 
 void read_gemma(const JsonReader& json, FolderConfig& config) {
-  const double scalar = json.positive_or("query_pre_attn_scalar", 256);
-  if (scalar != static_cast<double>(config.head_dim)) config.attention_scale = 1 / std::sqrt(scalar);
+  config.attention_scale = 1 / std::sqrt(json.positive_or("query_pre_attn_scalar", 256));
   // Gemma 2 has them where nothing is said; a null says that there is none.
   const auto softcap = [&](const char* key, double otherwise) {
     return json.says_null(key) ? 0 : json.has(key) ? json.positive(key) : otherwise;
@@ -297,23 +296,29 @@ FolderConfig read_folder_config(std::string_view text, const std::string& path) 
 
 namespace {
 
+bool is_periodic(const std::vector<bool>& windowed, uint64_t period) {
+  for (uint64_t i = 0; i < windowed.size(); ++i) {
+    if (windowed[i] != ((i + 1) % period != 0)) return false;
+  }
+  return true;
+}
+
 // One number where every so many layers the last is full, as llama.cpp has it; else one bool a layer. Nothing
-// where the architecture has that number anyway.
+// where the architecture has that number anyway. Without a key Gemma has windows, so that none has to be
+// said.
 void add_windows(const FolderConfig& config, const std::string& prefix, MetadataBuilder& metadata) {
-  if (config.window_tokens == 0) return;
+  if (config.window_tokens == 0 && !config.is_gemma()) return;
   metadata.add(prefix + "attention.sliding_window", static_cast<uint32_t>(config.window_tokens));
-  const std::string key = prefix + "attention.sliding_window_pattern";
+  if (config.window_tokens == 0) return;
   const auto first_full = std::find(config.windowed.begin(), config.windowed.end(), false);
   const auto period = static_cast<uint64_t>(first_full - config.windowed.begin()) + 1;
-  bool periodic = config.is_gemma() && period <= config.n_layers;
-  for (uint64_t i = 0; periodic && i < config.n_layers; ++i) {
-    periodic = config.windowed[i] == ((i + 1) % period != 0);
-  }
   const uint64_t usual = config.family == Family::kGemma2 ? 2 : 6;
-  if (!periodic) {
-    metadata.add_bools(key, config.windowed);
-  } else if (period != usual) {
+  if (config.is_gemma() && is_periodic(config.windowed, usual)) return;
+  const std::string key = prefix + "attention.sliding_window_pattern";
+  if (config.is_gemma() && is_periodic(config.windowed, period)) {
     metadata.add(key, static_cast<uint32_t>(period));
+  } else {
+    metadata.add_bools(key, config.windowed);
   }
 }
 
@@ -360,8 +365,14 @@ void add_config_metadata(const FolderConfig& config, MetadataBuilder& metadata) 
   };
   add_float("attention.layer_norm_rms_epsilon", config.norm_epsilon);
   add_float("attention.scale", config.attention_scale);
-  add_float("attn_logit_softcapping", config.score_softcap);
-  add_float("final_logit_softcapping", config.logit_softcap);
+  if (config.family ==
+      Family::kGemma2) {  // 0 says that there is none, where nothing said would mean the usual
+    metadata.add(prefix + "attn_logit_softcapping", static_cast<float>(config.score_softcap));
+    metadata.add(prefix + "final_logit_softcapping", static_cast<float>(config.logit_softcap));
+  } else {
+    add_float("attn_logit_softcapping", config.score_softcap);
+    add_float("final_logit_softcapping", config.logit_softcap);
+  }
   add_windows(config, prefix, metadata);
   add_rope(config, prefix, metadata);
   if (config.half_split_differs()) metadata.add("quire.rope.half_split", true);

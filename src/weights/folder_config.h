@@ -41,9 +41,9 @@ struct FolderConfig {
   bool output_bias = false;
   bool has_vision = false;  // the text model of a larger one
   FolderRope rope;
-  uint64_t window_tokens = 0;                   // 0: no layer has a window
-  std::vector<bool> windowed;                   // one a layer
-  double attention_scale = 0;                   // of queries; 0: 1 / sqrt(head_dim)
+  uint64_t window_tokens = 0;  // 0: no layer has a window
+  std::vector<bool> windowed;  // one a layer
+  double attention_scale = 0;  // of queries; 0: 1 / sqrt(head_dim), but always given for Gemma
   double score_softcap = 0, logit_softcap = 0;  // 0: none
 
   bool is_gemma() const { return family == Family::kGemma2 || family == Family::kGemma3; }

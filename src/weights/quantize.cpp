@@ -157,7 +157,9 @@ bool encode_q8_0(const float* values, uint8_t* out) {
   put_f16(d, out);
   for (int i = 0; i < kBlock; ++i) {
     const float scaled = values[i] * inverse_d;
-    out[2 + i] = static_cast<uint8_t>(static_cast<int8_t>(std::round(scaled)));
+    const int whole = static_cast<int>(scaled);
+    const float rest = scaled - static_cast<float>(whole);  // exact, so this is std::round without a call
+    out[2 + i] = static_cast<uint8_t>(whole + (rest >= 0.5f) - (rest <= -0.5f));
   }
   return true;
 }

@@ -101,10 +101,16 @@ TEST(FolderConfig, Gemma3WithVision) {
 
 TEST(FolderConfig, AttentionScaleOfGemma) {
   EXPECT_DOUBLE_EQ(read(with("gemma2", {{"query_pre_attn_scalar", 144}})).attention_scale, 1.0 / 12);
-  EXPECT_DOUBLE_EQ(read(with("gemma2", {{"query_pre_attn_scalar", 4}})).attention_scale, 0);
+  EXPECT_DOUBLE_EQ(read(with("gemma2", {{"query_pre_attn_scalar", 4}})).attention_scale, 0.5);
   const FolderConfig none = read(with("gemma2", {{"attn_logit_softcapping", nullptr}}));
   EXPECT_DOUBLE_EQ(none.score_softcap, 0);
   EXPECT_DOUBLE_EQ(none.logit_softcap, 30);
+  const GgufFile file = metadata_of(with("gemma2", {{"attn_logit_softcapping", nullptr},
+                                                    {"sliding_window", nullptr},
+                                                    {"layer_types", {"full_attention", "full_attention"}}}));
+  EXPECT_EQ(file.get_float("gemma2.attn_logit_softcapping"), 0);
+  EXPECT_EQ(file.get_float("gemma2.final_logit_softcapping"), 30);
+  EXPECT_EQ(file.get_uint("gemma2.attention.sliding_window"), 0u);
 }
 
 TEST(FolderConfig, WindowsAsMetadata) {
@@ -143,6 +149,7 @@ TEST(FolderConfig, WindowsAsMetadata) {
   check("gemma2", with("gemma2", {{"layer_types", turned}}), 4096, {false, true}, 0);
   check("gemma2", with("gemma2", {{"layer_types", full}}), 0, {}, 0);
   check("gemma3", with("gemma3_text", {{"layer_types", layers}}), 4096, {}, 2);
+  check("gemma3", with("gemma3_text", {{"sliding_window", 16}}), 16, {}, 0);
   check("gemma3", with("gemma3_text", {{"sliding_window_pattern", 2}, {"sliding_window", 8}}), 8, {}, 2);
   EXPECT_NE(error_of(with("qwen2", {{"layer_types", layers}}).dump()).find("sliding_window is missing"),
             std::string::npos);
