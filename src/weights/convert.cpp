@@ -42,10 +42,23 @@ uint32_t file_type_number(TensorType type) {
   QUIRE_CHECK(!"a TensorType");
 }
 
+// What rows get that blocks of 256 values do not divide, as with llama.cpp: the next larger type of blocks
+// of 32.
+TensorType smaller_blocks(TensorType wanted) {
+  switch (wanted) {
+    case TensorType::Q4_K: return TensorType::Q5_0;
+    case TensorType::Q5_K: return TensorType::Q5_1;
+    case TensorType::Q6_K: return TensorType::Q8_0;
+    default: return TensorType::F16;
+  }
+}
+
+bool divides(TensorType type, uint64_t row_length) { return row_length % block_values(type) == 0; }
+
 // Few bits on the output matrix cost more than they save: every logit is a product with one of its rows.
 TensorType output_type(TensorType wanted, uint64_t row_length) {
   if (is_plain(wanted) || wanted == TensorType::Q8_0) return wanted;
-  return row_length % block_values(TensorType::Q6_K) == 0 ? TensorType::Q6_K : TensorType::Q8_0;
+  return divides(TensorType::Q6_K, row_length) ? TensorType::Q6_K : TensorType::Q8_0;
 }
 
 }  // namespace
@@ -79,10 +92,10 @@ TensorType Conversion::type_of(const TensorInfo& tensor) {
   const bool is_output = tensor.name == "output.weight" || (tensor.name == "token_embd.weight" &&
                                                             model_.find_tensor("output.weight") == nullptr);
   if (is_output) wanted = output_type(wanted, tensor.row_length());
-  if (tensor.row_length() % block_values(wanted) != 0) {
-    undivided_.push_back(tensor.name);
-    wanted = TensorType::F16;
-  }
+  if (divides(wanted, tensor.row_length())) return wanted;
+  wanted = smaller_blocks(wanted);
+  if (!divides(wanted, tensor.row_length())) wanted = TensorType::F16;
+  undivided_[wanted].push_back(tensor.name);
   return wanted;
 }
 
@@ -135,13 +148,12 @@ void Conversion::add_metadata(std::span<const MetadataEntry> more) {
 }
 
 void Conversion::add_notes() {
-  if (!undivided_.empty()) {
-    std::string sentence = quoted(undivided_.front());
-    if (undivided_.size() > 1) {
-      sentence.append(" and ").append(std::to_string(undivided_.size() - 1)).append(" more tensors");
-    }
-    notes_.push_back(sentence + (undivided_.size() > 1 ? " are" : " is") +
-                     " written as F16, as the type's blocks of " + std::to_string(block_values(*type_)) +
+  for (const auto& [type, names] : undivided_) {
+    std::string sentence = quoted(names.front());
+    if (names.size() > 1)
+      sentence.append(" and ").append(std::to_string(names.size() - 1)).append(" more tensors");
+    sentence.append(names.size() > 1 ? " are written as " : " is written as ").append(tensor_type_name(type));
+    notes_.push_back(sentence + ", as blocks of " + std::to_string(block_values(*type_)) +
                      " values do not divide the rows");
   }
   if (n_requantized_ > 0) {

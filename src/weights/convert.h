@@ -66,7 +66,7 @@ class Conversion {
   std::vector<MetadataEntry> metadata_;
   std::vector<Target> targets_;
   std::vector<std::string> notes_;
-  std::vector<std::string> undivided_;  // tensors that kept f16
+  std::map<TensorType, std::vector<std::string>> undivided_;  // tensors by the type that they got instead
   size_t n_requantized_ = 0;
 };
 

@@ -109,14 +109,18 @@ TEST_F(Convert, TypesByTheUsualRule) {
   EXPECT_EQ(type_in(q4, "blk.0.attn_norm.weight"), TensorType::F32);
   EXPECT_EQ(type_in(q4, "blk.0.attn_q.weight"), TensorType::Q4_0);
   EXPECT_EQ(type_in(q4, "blk.0.ffn_down.weight"), TensorType::F16);
-  EXPECT_EQ(notes,
-            (std::vector<std::string>{"'blk.0.ffn_down.weight' is written as F16, as the type's blocks of 32 "
-                                      "values do not divide the rows"}));
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_EQ(notes[0],
+            "'blk.0.ffn_down.weight' is written as F16, as blocks of 32 values do not divide the rows");
   EXPECT_EQ(q4.get_uint("general.file_type"), 2u);
   EXPECT_EQ(q4.get_uint("general.quantization_version"), 2u);
   const GgufFile k = convert(model, TensorType::Q4_K);
-  EXPECT_EQ(type_in(k, "blk.0.ffn_up.weight"), TensorType::F16);
-  EXPECT_NE(notes[0].find("'blk.0.ffn_up.weight' and 1 more tensors are written as F16"), std::string::npos);
+  EXPECT_EQ(type_in(k, "blk.0.attn_q.weight"), TensorType::Q4_K);
+  EXPECT_EQ(type_in(k, "blk.0.ffn_up.weight"), TensorType::Q5_0);
+  EXPECT_EQ(type_in(k, "blk.0.ffn_down.weight"), TensorType::F16);
+  EXPECT_EQ(notes.size(), 2u);
+  EXPECT_EQ(type_in(convert(model, TensorType::Q5_K), "blk.0.ffn_up.weight"), TensorType::Q5_1);
+  EXPECT_EQ(type_in(convert(model, TensorType::Q6_K), "blk.0.ffn_up.weight"), TensorType::Q8_0);
   const GgufFile q8 = convert(model, TensorType::Q8_0);
   EXPECT_EQ(type_in(q8, "output.weight"), TensorType::Q8_0);
   const GgufFile f16 = convert(model, TensorType::F16);
