@@ -2,12 +2,15 @@
 //
 //   \s \S     PCRE2 counts U+180E as white space, Unicode does not
 //   \w \W     PCRE2 10.42: letters, numbers and "_"; Oniguruma: alphabetic, marks, decimal digits, connectors
+//   \b \B     follow \w
+//   [:punct:] and the like: PCRE2 leaves out most symbols
 //   \h \H     PCRE2: horizontal white space; Oniguruma: a hexadecimal digit
 //   \uXXXX    PCRE2 has \x{XXXX}
 //   (?m       PCRE2: ^ and $ at lines, which Ruby's always are; Ruby: the dot takes newlines. Refused.
 //   }+        PCRE2: possessive; Ruby: repeated. Refused.
 //   [a[b]] && PCRE2 has no nested classes. Refused.
-#include <array>
+#include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "text/expression.h"
@@ -17,8 +20,12 @@ namespace {
 
 constexpr std::string_view kSpaces =
     "\\t-\\r\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}";
-constexpr std::string_view kWord = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
+constexpr std::string_view kWord = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}";
 constexpr std::string_view kHex = "0-9A-Fa-f";
+
+constexpr std::pair<std::string_view, std::string_view> kNamedClasses[] = {
+    {"alpha", "\\p{Alphabetic}"}, {"digit", "\\p{Nd}"},      {"lower", "\\p{Lowercase}"}, {"upper", "\\p{Uppercase}"},
+    {"punct", "\\p{P}\\p{S}"},    {"space", kSpaces},        {"word", kWord},            {"xdigit", kHex}};
 
 class Translator {
  public:
@@ -92,6 +99,8 @@ class Translator {
       if (negated && inside) return take(2);  // differs in U+180E only
       members(set, negated, inside);
       at_ += 2;
+    } else if ((c == 'b' || c == 'B') && !inside) {
+      word_boundary(c == 'b');
     } else if (c == 'u') {
       unicode_escape();
     } else if (c == 'K' || c == 'G' || c == 'C' || c == 'Q' || c == 'E' || c == 'N') {
@@ -105,6 +114,26 @@ class Translator {
     }
   }
 
+  void named_class(std::string_view name) {
+    const auto found = std::ranges::find(kNamedClasses, name, [](const auto& pair) { return pair.first; });
+    if (found == std::end(kNamedClasses)) refuse("the class '[:" + std::string(name) + ":]'");
+    out_ += found->second;
+  }
+
+  // Between a character of a word and none, or between two of one sort.
+  void word_boundary(bool at_boundary) {
+    const std::string in = std::string("[").append(kWord).append("])");
+    const auto both = [&](const char* behind, const char* ahead) {
+      out_.append("(?<").append(behind).append(in).append("(?").append(ahead).append(in);
+    };
+    out_ += "(?:";
+    both("=", at_boundary ? "!" : "=");
+    out_ += '|';
+    both("!", at_boundary ? "=" : "!");
+    out_ += ')';
+    at_ += 2;
+  }
+
   void character_class() {
     take(1);
     if (at_ < pattern_.size() && pattern_[at_] == '^') take(1);
@@ -115,7 +144,8 @@ class Translator {
       } else if (pattern_.substr(at_, 2) == "[:") {
         const size_t close = pattern_.find(":]", at_);
         if (close == std::string_view::npos) refuse("'[:' without ':]'");
-        take(close + 2 - at_);
+        named_class(pattern_.substr(at_ + 2, close - at_ - 2));
+        at_ = close + 2;
       } else if (pattern_[at_] == '[') {
         refuse("a class inside a class");
       } else if (pattern_.substr(at_, 2) == "&&") {
