@@ -12,7 +12,9 @@ namespace quire {
 namespace {
 
 constexpr size_t kMaxPatternBytes = 1 << 16;
-constexpr uint32_t kHeapKibibytes = 1 << 18;  // of backtracking in one match, where there is no JIT
+constexpr size_t kFirstStackBytes = size_t{1} << 20;
+constexpr size_t kMostStackBytes = size_t{256} << 20;
+constexpr uint32_t kHeapKibibytes = 1 << 18;  // for one match, where there is no JIT
 
 // A match first gets a few steps. Where they do not suffice it gets 16 times as many, but those are paid from what the
 // text has: a long word may need them, an expression that needs them everywhere is refused.
@@ -29,6 +31,9 @@ struct FreeCompileContext {
 };
 struct FreeMatchContext {
   void operator()(pcre2_match_context* context) const { pcre2_match_context_free(context); }
+};
+struct FreeJitStack {
+  void operator()(pcre2_jit_stack* stack) const { pcre2_jit_stack_free(stack); }
 };
 struct FreeMatchData {
   void operator()(pcre2_match_data* data) const { pcre2_match_data_free(data); }
@@ -61,7 +66,9 @@ class Search {
     for (;;) {
       const int rc = pcre2_match(code_, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from, options,
                                  data_.get(), context_.get());
-      if (rc == PCRE2_ERROR_JIT_STACKLIMIT) {
+      if (rc == PCRE2_ERROR_JIT_STACKLIMIT && !stack_) {
+        enlarge_stack();
+      } else if (rc == PCRE2_ERROR_JIT_STACKLIMIT) {
         options |= PCRE2_NO_JIT;  // the interpreter keeps its stack on the heap
       } else if (rc == PCRE2_ERROR_MATCHLIMIT && limit < kMostSteps) {
         limit = raise(limit);
@@ -73,6 +80,13 @@ class Search {
   }
 
  private:
+  // In place of the 32 KiB on the thread's own stack, which do for all but very long words.
+  void enlarge_stack() {
+    stack_.reset(pcre2_jit_stack_create(kFirstStackBytes, kMostStackBytes, nullptr));
+    if (!stack_) throw std::bad_alloc();
+    pcre2_jit_stack_assign(context_.get(), nullptr, stack_.get());
+  }
+
   uint32_t raise(uint32_t limit) {
     const uint32_t raised = limit * 16;
     if (steps_left_ < raised) fail("needs too many steps on this text");
@@ -100,6 +114,7 @@ class Search {
   const std::string& pattern_;
   std::unique_ptr<pcre2_match_data, FreeMatchData> data_;
   std::unique_ptr<pcre2_match_context, FreeMatchContext> context_;
+  std::unique_ptr<pcre2_jit_stack, FreeJitStack> stack_;  // once it was needed
   uint64_t steps_left_;
 };
 

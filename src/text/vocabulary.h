@@ -72,4 +72,8 @@ struct OwnedVocabulary : Vocabulary {
   std::vector<char> storage;  // empty where the views point into a file
 };
 
+// The scores that make SentencePiece's BPE merge as the merges of a "llama" vocabulary say, by id: what GGUF has in
+// place of merges. Throws Error where scores cannot say it.
+std::vector<double> scores_of_merges(const Vocabulary& vocabulary);
+
 }  // namespace quire

@@ -124,6 +124,7 @@ TEST(ScoreModel, AnyBytesRoundTrip) {
   for (int round = 0; round < 200; ++round) {
     Pieces p(round % 2 ? "llama" : "t5", true);
     p.vocabulary.add_space_prefix = round % 3 != 0;
+    p.add(kMark, -100);
     const std::string letters[] = {"a", "b", kMark, "\n"};
     for (int n = 0; n < 30; ++n) {
       std::string piece;
