@@ -49,12 +49,12 @@ const char* finish_reason_name(FinishReason reason) {
   return "";
 }
 
-size_t Session::checked_context(const SessionOptions& options, size_t trained) {
+size_t Session::checked_context(const SessionOptions& options, size_t loaded) {
   const size_t asked = options.context_tokens;
   if (options.recipe.endless()) return asked == 0 ? kEndless : asked;
-  if (asked <= trained) return asked == 0 ? trained : asked;
-  throw Error("a context of " + std::to_string(asked) + " tokens is more than the " +
-              std::to_string(trained) + " that the model was trained for");
+  if (asked <= loaded) return asked == 0 ? loaded : asked;
+  throw Error("a context of " + std::to_string(asked) + " tokens is more than the " + std::to_string(loaded) +
+              " that the model was loaded for");
 }
 
 Session::Session(Engine& engine, const SessionOptions& options)

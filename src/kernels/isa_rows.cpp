@@ -27,6 +27,7 @@ void add_rows(Ops& ops) {
   ops.name = kName;
   ops.rms_norm = rms_norm;
   ops.silu_multiply = silu_multiply;
+  ops.gelu_multiply = gelu_multiply;
   ops.rope = rope;
   add_row_format<RowF32>(0, ops);
   add_row_format<RowF16>(1, ops);

@@ -1,4 +1,4 @@
-// Functions between the products: exp, RMS norm, SiLU, RoPE.
+// Functions between the products: exp, RMS norm, SiLU, GELU, RoPE.
 
 // exp(x) for x <= 88, within 2 ulp; exactly 0 below -87.3 (where the true value is under 2^-126).
 // x = n ln2 + r, |r| <= ln2 / 2; e^r by its Taylor series to r^7 (remainder 5e-9 relative).
@@ -71,6 +71,24 @@ void silu_multiply(float* gate, const float* up, int n) {
   const int rest = n - whole;
   if (rest > 0) {
     store_partial(gate + whole, silu_times(load_partial(gate + whole, rest), load_partial(up + whole, rest)),
+                  rest);
+  }
+}
+
+// g / 2 (1 + tanh(z)) * u, z = sqrt(2 / pi) (g + 0.044715 g^3): half of 1 + tanh(z) is 1 / (1 + exp(-2 z)).
+QUIRE_INLINE F32x16 gelu_times(F32x16 g, F32x16 u) {
+  constexpr float kLinear = -1.5957691216f;  // -2 sqrt(2 / pi)
+  constexpr float kCubic = -0.0713548163f;   // that times 0.044715
+  const F32x16 z = mul(g, fma(mul(g, g), set1(kCubic), set1(kLinear)));
+  return mul(div(g, add(set1(1.0f), exponential(z))), u);
+}
+
+void gelu_multiply(float* gate, const float* up, int n) {
+  const int whole = n & ~15;
+  for (int i = 0; i < whole; i += 16) store(gate + i, gelu_times(load(gate + i), load(up + i)));
+  const int rest = n - whole;
+  if (rest > 0) {
+    store_partial(gate + whole, gelu_times(load_partial(gate + whole, rest), load_partial(up + whole, rest)),
                   rest);
   }
 }

@@ -144,6 +144,8 @@ struct Ops {
   void (*rms_norm)(const float* x, const float* weight, float eps, int n, float* out);
   // gate = silu(gate) * up, over n values.
   void (*silu_multiply)(float* gate, const float* up, int n);
+  // gate = gelu(gate) * up, GELU by its tanh formula.
+  void (*gelu_multiply)(float* gate, const float* up, int n);
   // Rotates the first 2 * half dims of n_heads heads of one token in place: pairs are (i, i + half).
   // cosine and sine hold `half` values; every value of the head is multiplied by `scale` afterwards.
   void (*rope)(float* x, int n_heads, int head_dim, int half, const float* cosine, const float* sine,
