@@ -255,8 +255,7 @@ int run(RunOptions& options) {
     write_figures(options, engine, session, prefill, generation);
   }
   if (!trouble.empty()) throw Error(trouble);
-  const bool nothing = generation.finish == FinishReason::kInterrupted && generation.text.empty();
-  return nothing ? kInterrupted : kOk;
+  return generation.finish == FinishReason::kInterrupted ? kInterrupted : kOk;
 }
 
 }  // namespace

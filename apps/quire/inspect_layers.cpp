@@ -94,7 +94,7 @@ Json layers_report(const GgufFile& file, const Recipe& recipe) {
   }
 }
 
-std::string layers_text(const Json& layers, const std::string& recipe) {
+std::string layer_formats_text(const Json& layers, const std::string& recipe) {
   if (layers.is_object()) return "";  // said by the verdict
   std::vector<AlikeLayers> groups;
   for (const Json& layer : layers) {

@@ -14,7 +14,7 @@ namespace quire::cli {
 // An array of one object a layer, or {"error": sentence} for a model that does not run.
 nlohmann::ordered_json layers_report(const GgufFile& file, const Recipe& recipe);
 // Layers alike in one line.
-std::string layers_text(const nlohmann::ordered_json& layers, const std::string& recipe);
+std::string layer_formats_text(const nlohmann::ordered_json& layers, const std::string& recipe);
 // Throws Error where the model runs, but not with this recipe.
 void check_recipe(const GgufFile& file, const Recipe& recipe);
 

@@ -24,6 +24,7 @@
 #include "base/memory.h"
 #include "base/team.h"
 #include "cache/cache.h"
+#include "cache/hot_rows.h"
 #include "engine/calibrate.h"
 #include "kernels/ops.h"
 
@@ -186,6 +187,11 @@ struct Subject {
     const size_t width = options.n_kv_heads * options.head_dim;
     constexpr size_t kStep = 2048;
     std::vector<float> k(kStep * width), v(kStep * width);
+    // Where pages are promoted, those that the last queries of a prompt look for.
+    const size_t n_asked = cache.recipe().promote.given() ? kObservedQueries : 0;
+    const size_t q_width = rows.queries().size();
+    std::vector<float> q, attended(n_asked * q_width);
+    for (size_t i = 0; i < n_asked; ++i) q.insert(q.end(), rows.queries().begin(), rows.queries().end());
     for (size_t first = 0; first < options.n_tokens; first += kStep) {
       const size_t n = std::min(kStep, options.n_tokens - first);
       for (size_t i = 0; i < n; ++i) rows.make(first + i, k.data() + i * width, v.data() + i * width);
@@ -194,6 +200,9 @@ struct Subject {
         for (size_t layer = 0; layer < geometry.n_layers; ++layer) {
           cache.begin_layer(worker, layer);
           cache.append(worker, layer, 0, n, k.data(), v.data(), width);
+          if (n_asked > 0 && n >= n_asked) {
+            cache.attend(worker, layer, n - n_asked, n_asked, q.data(), q_width, attended.data(), q_width);
+          }
           cache.end_layer(worker, layer);
         }
       });

@@ -3,25 +3,16 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
 
 namespace quire {
 
 namespace {
 
-constexpr double kEstimatesPerNat = kEstimatesPerOctave * 1.4426950408889634;
-
 // Estimates are coarse where scores are large: rows that stand out among the coded ones are proposed however
 // little weight they seem to have beside the exact rows. Half of what levels can tell apart.
 constexpr double kMostBelowExact = 11;  // of logarithms
 
-size_t code_of(const SideFormat& format) { return static_cast<size_t>(format.code); }
-
 }  // namespace
-
-int16_t SparseHead::to_estimate(double log_sum) {
-  return static_cast<int16_t>(std::clamp(std::round(log_sum * kEstimatesPerNat), -32768.0, 32767.0));
-}
 
 size_t SparseHead::pages_of(size_t chunk) const {
   return std::min(kPagesPerChunk, keys_.size() - first_page(chunk));
@@ -113,49 +104,6 @@ void SparseHead::estimate(size_t chunk) {
   }
 }
 
-// Where scores are capped, what stands for them is: shares of the mass are of capped ones. n: a multiple
-// of 64.
-void SparseHead::cap_estimates(size_t table, int16_t* estimates, size_t n) const {
-  const float cap = view_->score_softcap();
-  if (cap == 0) return;
-  double bias = 0;
-  const size_t first = limits_.mean_query ? 0 : table;
-  const size_t last = limits_.mean_query ? queries_.group : table + 1;
-  for (size_t row = first; row < last && frames_->key_framed; ++row) {
-    bias += static_cast<double>(queries_.bias[row]) / static_cast<double>(last - first);
-  }
-  float scores[kTokensPerPage];
-  for (size_t at = 0; at < n; at += kTokensPerPage) {
-    for (size_t t = 0; t < kTokensPerPage; ++t) {
-      scores[t] = static_cast<float>(estimates[at + t] / kEstimatesPerNat + bias);
-    }
-    ops().cap_scores(scores, kPageTokens, cap);
-    for (size_t t = 0; t < kTokensPerPage; ++t) estimates[at + t] = to_estimate(scores[t] - bias);
-  }
-}
-
-// By the estimates. The largest first: one exponential a chunk.
-double SparseHead::coded_log_sum(size_t table) const {
-  double top = -std::numeric_limits<double>::infinity();
-  for (const Chunk& chunk : chunks_) top = std::max(top, chunk.log2_sums[table] / kEstimatesPerNat);
-  double sum = 0;
-  for (const Chunk& chunk : chunks_) sum += std::exp(chunk.log2_sums[table] / kEstimatesPerNat - top);
-  return top + std::log(sum);
-}
-
-// Of exact rows and candidates.
-double SparseHead::scored_log_sum(size_t row) const {
-  double top = exact_log_sums_[row];
-  for (const Chunk& chunk : chunks_) top = std::max(top, static_cast<double>(chunk.state.m[row]));
-  if (std::isinf(top)) return top;
-  double sum = std::exp(exact_log_sums_[row] - top);
-  for (const Chunk& chunk : chunks_) {
-    const PartialState& state = chunk.state;
-    if (state.l[row] > 0.0f) sum += state.l[row] * std::exp(state.m[row] - top);
-  }
-  return top + std::log(sum);
-}
-
 void SparseHead::propose(const double* log_sums) {
   estimated_ = true;
   offsets_.resize(tables_.size());
@@ -229,7 +177,7 @@ void SparseHead::score(size_t chunk, AttendScratch& scratch) {
   if (own.rows.empty()) return;
   own.scores.resize(own.n_tiles() * queries_.group * kTokensPerPage);
   if (outside_) stage(chunk, false, scratch);
-  ops().codes.score_rows[code_of(view_->layer->sealed.keys)](
+  ops().codes.score_rows[static_cast<size_t>(view_->layer->sealed.keys.code)](
       *frames_->key_book, coded_queries(), static_cast<int>(queries_.group), static_cast<int>(dim),
       candidates(chunk), own.scores.data(), outside_ ? KeyRowRefs{} : candidates(chunk + 1));
   for (size_t tile = 0; frames_->key_framed && tile < own.n_tiles(); ++tile) {
@@ -363,7 +311,7 @@ void SparseHead::attend(size_t chunk, AttendScratch& scratch) {
     ops().softmax(scores, scratch.masks.data(), static_cast<int>(group), own.state.m.data(),
                   own.state.l.data(), scratch.correction.data());
     std::copy_n(own.state.m.begin(), group, own.tops.begin() + static_cast<ptrdiff_t>(i * group));
-    ops().codes.accumulate_rows[code_of(view_->layer->sealed.values)](
+    ops().codes.accumulate_rows[static_cast<size_t>(view_->layer->sealed.values.code)](
         *frames_->value_book, scores, scratch.correction.data(),
         {values_.data() + first_page(chunk), own.rows.data() + i * kTokensPerPage,
          static_cast<int>(chunks_[chunk].rows_in(i))},
@@ -389,30 +337,6 @@ uint64_t SparseHead::bytes_read() const {
   const size_t value_row_bytes = layout.value_bytes() / kTokensPerPage;
   const size_t index_bytes = estimated_ ? keys_.size() * layout.index_bytes() : 0;
   return index_bytes + n_candidates_ * key_row_bytes + n_kept_ * value_row_bytes;
-}
-
-double SparseHead::full_log_sum(size_t row, AttendScratch& scratch) const {
-  const size_t dim = view_->layout->head_dim;
-  const float* q = coded_queries() + row * dim;
-  const double bias = frames_->key_framed ? queries_.bias[row] : 0;
-  const auto cap = static_cast<double>(view_->score_softcap());
-  scratch.reserve_rows(1);
-  // By the kernel that scores candidates: its rounding is the same for both.
-  uint16_t rows[kTokensPerPage];
-  for (size_t t = 0; t < kTokensPerPage; ++t) rows[t] = static_cast<uint16_t>(t);
-  double sum = -std::numeric_limits<double>::infinity();
-  for (size_t page = 0; page < keys_.size(); ++page) {
-    scratch.staged.load(*view_, kv_head_, page, ~uint64_t{0}, PieceUse::kSwept);
-    const KeyPage keys = {index_[page], reinterpret_cast<const uint8_t*>(scratch.staged.keys(page))};
-    ops().codes.score_rows[code_of(view_->layer->sealed.keys)](
-        *frames_->key_book, q, 1, static_cast<int>(dim), {&keys, rows, kTokensPerPage}, scratch.scores.data(),
-        {});
-    for (uint64_t left = view_->coded_word(kv_head_, page); left != 0; left &= left - 1) {
-      const double score = scratch.scores[static_cast<size_t>(std::countr_zero(left))] + bias;
-      sum = add_logs(sum, cap > 0 ? cap * std::tanh(score / cap) : score);
-    }
-  }
-  return sum;
 }
 
 }  // namespace quire

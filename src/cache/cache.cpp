@@ -137,16 +137,6 @@ void Cache::attend(Worker& worker, size_t layer, size_t first, size_t n, const f
   }
 }
 
-// What the recipe wants to know of the queries before they attend.
-void Cache::watch_queries(Worker& worker, size_t layer, const LayerView& view, size_t first, size_t n,
-                          const float* q, size_t ldq) {
-  if (recipe_.prompt_statistics && view.n_sealed() == 0) observe_queries(worker, layer, n, q, ldq);
-  if (selector_->observes(store_)) observe_selector(worker, layer, view, first, n, q, ldq);
-  if (hot_ && hot_->observes(step_tokens_) && worker.rank() == 0) {
-    hot_->save_queries(step_tokens_, first, n, q, ldq, geometry_.n_heads * geometry_.head_dim);
-  }
-}
-
 // Each of the last n queries reads the rows up to its own; the queries of a tile share one read of their
 // rows' bytes.
 void Cache::count_reads(const LayerView& view, size_t n) {

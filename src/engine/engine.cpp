@@ -15,6 +15,7 @@
 #include "engine/calibration_text.h"
 #include "engine/vocabulary_reader.h"
 #include "kernels/ops.h"
+#include "weights/open_model.h"
 
 namespace quire {
 namespace {
@@ -67,7 +68,7 @@ std::string fingerprint_with(const GgufFile& file, const RopeOverrides& override
 // Arguments are evaluated in no fixed order, and the clock has to be read before the file is opened; braces
 // are evaluated from left to right.
 Engine::Engine(const std::string& model_path, const EngineOptions& options)
-    : Engine(OpenFile{Clock::now(), GgufFile::open(model_path)}, options) {}
+    : Engine(OpenFile{Clock::now(), open_model(model_path)}, options) {}
 
 Engine::Engine(const GgufFile& file, const EngineOptions& options) : Engine(file, options, Clock::now()) {}
 
@@ -82,6 +83,7 @@ Engine::Engine(const GgufFile& file, const EngineOptions& options, Clock::time_p
       pool_(smallest_limit(options.kv_budget_bytes, options.kv_ram_bytes),
             options.kv_ram_bytes > 0 ? PagePool::Returned::kGivenBack : PagePool::Returned::kKept),
       tokenizer_(read_tokenizer(file, options.rope)) {
+  for (const std::string& sentence : file.notes()) note(sentence);
   if (options.rope.given()) fingerprint_ = fingerprint_with(file, options.rope);
   if (!options.calibration_path.empty()) {
     calibration_ =

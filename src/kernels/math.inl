@@ -19,7 +19,7 @@ QUIRE_INLINE F32x16 exponential(F32x16 x) {
   return where_at_least(x, kLowest, scale_by_power(p, n));
 }
 
-// tanh(x) within 2e-7 of its size. Below 1/2 a polynomial in x^2 (interpolated at Chebyshev's points, 4e-9),
+// tanh(x) within 4e-7 of its size. Below 1/2 a polynomial in x^2 (interpolated at Chebyshev's points, 4e-9),
 // from there on 1 - 2 / (e^2|x| + 1), whose difference from the polynomial's value at 1/2 is added with the
 // sign of x.
 QUIRE_INLINE F32x16 hyperbolic_tangent(F32x16 x) {

@@ -33,7 +33,7 @@ TEST(CapScores, EqualsDoublePrecision) {
       table->cap_scores(scores.data(), static_cast<int>(before.size()), cap);
       for (size_t i = 0; i < before.size(); ++i) {
         const double wanted = cap * std::tanh(before[i] / double{cap});
-        ASSERT_NEAR(scores[i], wanted, 4e-7 * std::fabs(wanted) + 1e-38)
+        ASSERT_NEAR(scores[i], wanted, 6e-7 * std::fabs(wanted) + 1e-38)
             << table->name << " " << before[i] << "/" << cap;
         ASSERT_LE(std::fabs(scores[i]), cap) << table->name << " " << before[i];
         ASSERT_EQ(std::signbit(scores[i]) && scores[i] != 0, before[i] < 0 && scores[i] != 0) << table->name;
@@ -64,7 +64,8 @@ TEST(CapScores, NansStayWhereTheyAre) {
     scores[17] = std::numeric_limits<float>::infinity();
     table->cap_scores(scores.data(), 32, 50.0f);
     for (size_t i = 0; i < 32; ++i) {
-      if (i != 5 && i != 17) ASSERT_EQ(scores[i], scores[0]) << table->name;
+      if (i == 5 || i == 17) continue;
+      ASSERT_EQ(scores[i], scores[0]) << table->name;
     }
     EXPECT_EQ(scores[17], 50.0f) << table->name;
   }

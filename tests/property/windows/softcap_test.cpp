@@ -28,7 +28,7 @@ TEST(SoftCap, OfExactRowsEqualsDoublePrecision) {
       for (size_t layer = 0; layer < 2; ++layer)
         ASSERT_LE(largest_error(prompt, whole, layer, 13), 2e-5) << head_dim << " " << cap;
       for (const size_t step : {1, 12, 100}) {
-        ASSERT_EQ(run_prompt(prompt, Recipe::parse("f32"), step, 2), whole)
+        ASSERT_EQ(run_prompt(prompt, Recipe::parse("f32"), step, step == 100 ? 2 : 1), whole)
             << head_dim << " steps of " << step;
       }
       Prompt uncapped = prompt;
@@ -66,7 +66,9 @@ TEST(SoftCap, MassesAreOfCappedScores) {
         const std::set<size_t> read = tokens_read(prompt, decoded, h / 3);
         const double held =
             std::exp(scores.log_sum(h, [&](size_t t) { return read.contains(t); }) - scores.log_sum(h));
-        if (std::string(selection).starts_with("mass")) EXPECT_GE(held, 0.75) << cap;
+        if (std::string(selection).starts_with("mass")) {
+          EXPECT_GE(held, 0.75) << cap;
+        }
         mass += held / 6;
       }
       EXPECT_NEAR(decoded.stats.mass_sum / static_cast<double>(decoded.stats.mass_count), mass, 0.02)
