@@ -139,7 +139,7 @@ class Inspect(QuireTest):
         self.assertIn("general.architecture", self.ok_json("inspect", path)["predicted_memory"]["error"])
 
     def test_bad_input(self):
-        self.refused("inspect", says="file")
+        self.refused("inspect", says="FILE")
         self.refused("inspect", MODEL, "-c", 0, says="--ctx-size")
         self.refused("inspect", MODEL, "-m", MODEL)
 
