@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Perplexity of a Gemma 3 file by transformers, to hold `quire eval ppl` against.
 
-    quire tokenize -m MODEL -f TEXT --ids > IDS         # or any file of numbers
+    quire tokenize -m MODEL -f TEXT --ids > IDS         # any file of numbers; `eval ppl` has no begin token: take it out
     real_model.py MODEL IDS [-c WINDOW]
     quire eval ppl -m MODEL -f TEXT -c WINDOW --precise --kv f32
 
