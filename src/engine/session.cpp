@@ -49,12 +49,12 @@ const char* finish_reason_name(FinishReason reason) {
   return "";
 }
 
-size_t Session::checked_context(const SessionOptions& options, size_t trained) {
+size_t Session::checked_context(const SessionOptions& options, size_t loaded) {
   const size_t asked = options.context_tokens;
   if (options.recipe.endless()) return asked == 0 ? kEndless : asked;
-  if (asked <= trained) return asked == 0 ? trained : asked;
-  throw Error("a context of " + std::to_string(asked) + " tokens is more than the " +
-              std::to_string(trained) + " that the model was trained for");
+  if (asked <= loaded) return asked == 0 ? loaded : asked;
+  throw Error("a context of " + std::to_string(asked) + " tokens is more than the " + std::to_string(loaded) +
+              " that the model was loaded for");
 }
 
 Session::Session(Engine& engine, const SessionOptions& options)
@@ -217,9 +217,10 @@ FinishReason Session::run_loop(Sampler& sampler, const GenerateOptions& options,
   }
 }
 
-// Rows that cannot be had back (from a tier, within a budget) are computed anew: all of them.
+// Rows that cannot be had back (from a tier, within a budget, behind a window) are computed anew: all of
+// them.
 void Session::cut_cache(size_t n_tokens) {
-  if (n_tokens < cache_.coded_tokens()) n_tokens = 0;
+  if (n_tokens < cache_.fixed_tokens()) n_tokens = 0;
   try {
     cache_.crop(n_tokens);
   } catch (const Error&) {
