@@ -64,8 +64,10 @@ void read_flags(const GgufFile& file, Vocabulary& vocabulary) {
   vocabulary.add_space_prefix = file.get_bool_or("tokenizer.ggml.add_space_prefix", is_llama || is_t5);
   vocabulary.remove_extra_whitespaces =
       file.get_bool_or("tokenizer.ggml.remove_extra_whitespaces", false) && is_t5;
-  if (file.find("tokenizer.ggml.precompiled_charsmap") != nullptr && (is_llama || is_t5)) {
-    throw Error("tokenizer.ggml.precompiled_charsmap, a table of replacements, is not supported");
+  constexpr std::string_view kReplacements = "tokenizer.ggml.precompiled_charsmap";
+  if ((is_llama || is_t5) && file.find(kReplacements) != nullptr &&
+      !file.get_int_array(kReplacements).empty()) {
+    throw Error(std::string(kReplacements).append(", a table of replacements, is not supported"));
   }
   if (is_llama && file.get_string_or("general.architecture", "") == "phi3") {
     vocabulary.literals = phi3_literals(vocabulary);

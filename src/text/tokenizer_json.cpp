@@ -155,7 +155,7 @@ class Reader {
     for (const AddedToken& token : added_) place_added(token, texts);
     for (size_t id = 0; id < texts.size(); ++id) {
       if (texts[id]) continue;
-      texts[id] = document_.append("[PAD" + std::to_string(id) + "]");
+      texts[id] = document_.append("[UNUSED" + std::to_string(id) + "]");
       vocabulary_.token_types[id] = kTokenUnused;
     }
     // The bytes stay where they are from now on.
@@ -220,12 +220,12 @@ class Reader {
     TextRules& rules = rules_.text;
     if (vocabulary_.model == "gpt2") {
       if (!rules.marking.empty())
-        return "GGUF cannot say that a byte-level tokenizer puts a space before a text";
+        return "it cannot say that a byte-level tokenizer puts a space before a text";
       std::string_view name = pre_tokenizer_name(rules.splits, rules.normalizer, vocabulary_.ignore_merges);
       // Programs that read GGUF leave NFC to the user.
       const bool nfc = rules.normalizer == std::vector<NormalStep>{{NormalStep::Kind::kNfc}};
       if (name.empty() && nfc) name = pre_tokenizer_name(rules.splits, {}, vocabulary_.ignore_merges);
-      if (name.empty()) return "GGUF has no name for the pre-tokenizer";
+      if (name.empty()) return "it has no name for the pre-tokenizer";
       vocabulary_.pre_tokenizer = name;
       return {};
     }
@@ -240,10 +240,10 @@ class Reader {
     };
     vocabulary_.add_space_prefix = std::ranges::any_of(steps, is_prefix);
     std::erase_if(steps, is_prefix);
-    if (steps != std::vector<NormalStep>{mark}) return "GGUF cannot say what its normalizer does";
+    if (steps != std::vector<NormalStep>{mark}) return "it cannot say what its normalizer does";
     const bool cuts =
         std::ranges::any_of(rules.splits, [](const SplitStep& step) { return step.expression != " "; });
-    if (cuts && vocabulary_.model == "llama") return "GGUF cannot say how its pre-tokenizer cuts a text";
+    if (cuts && vocabulary_.model == "llama") return "it cannot say how its pre-tokenizer cuts a text";
     return {};
   }
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <random>
 
 #include "base/error.h"
 #include "text/tokenizer.h"
@@ -95,7 +96,7 @@ TEST(TokenizerJson, GapsBetweenIdsAreUnused) {
   file.added = R"([{"id":9,"content":"<tool>","special":false,"lstrip":true}])";
   const OwnedVocabulary vocabulary = read_tokenizer_json(file.text(), "t.json");
   ASSERT_EQ(vocabulary.tokens.size(), 10u);
-  EXPECT_EQ(vocabulary.tokens[8], "[PAD8]");
+  EXPECT_EQ(vocabulary.tokens[8], "[UNUSED8]");
   EXPECT_EQ(vocabulary.token_types[8], kTokenUnused);
   EXPECT_EQ(Tokenizer(vocabulary).encode("a <tool>", ControlTokens::kAsText), (Ids{5, 2, 9}));
 }
@@ -167,11 +168,33 @@ TEST(TokenizerJson, WhatGgufCannotSayIsSaid) {
   File file;
   file.normalizer = R"({"type":"NFKC"})";
   EXPECT_EQ(read_tokenizer_json(file.text(), "t.json").gguf_obstacle,
-            "GGUF cannot say what its normalizer does");
+            "it cannot say what its normalizer does");
   file = File();
   file.pre_tokenizer = R"({"type":"Digits","individual_digits":true})";
   EXPECT_EQ(read_tokenizer_json(file.text(), "t.json").gguf_obstacle,
-            "GGUF cannot say how its pre-tokenizer cuts a text");
+            "it cannot say how its pre-tokenizer cuts a text");
+}
+
+// Merges written as scores, as GGUF has them, give the same tokens.
+TEST(TokenizerJson, ScoresInPlaceOfMergesGiveTheSameTokens) {
+  File file;
+  file.model =
+      R"({"type":"BPE","unk_token":"<unk>","fuse_unk":true,"vocab":{"<unk>":0,"<s>":1,"a":2,"b":3,"▁":4,"ab":5,"▁a":6,"▁ab":7,"ba":8,"abab":9},)"
+      R"("merges":["a b","▁ a","b a","▁a b","▁ ab","ab ab"]})";
+  const OwnedVocabulary merges = read_tokenizer_json(file.text(), "t.json");
+  Vocabulary scores = merges;
+  scores.rules.reset();
+  scores.merges.clear();
+  scores.scores = scores_of_merges(merges);
+  const Tokenizer by_merges(merges);
+  const Tokenizer by_scores(scores);
+  std::mt19937 rng(2);
+  for (int round = 0; round < 500; ++round) {
+    std::string text;
+    for (size_t n = rng() % 40; n > 0; --n) text += "aabb x"[rng() % 6];
+    ASSERT_EQ(by_merges.encode(text, ControlTokens::kParse), by_scores.encode(text, ControlTokens::kParse))
+        << text;
+  }
 }
 
 TEST(TokenizerJson, ScoresCannotSayMergesThatAreLeftOut) {
