@@ -64,7 +64,15 @@ void MergeModel::append_symbols(std::string_view part, std::vector<int32_t>& ids
   bool unknown = false;
   if (options_.over_bytes) {
     // Neighbours of a byte without a token meet before they merge, as in Hugging Face's tokenizers.
-    for (size_t i = 0; i < part.size(); ++i) unknown = options_.unknown.append(part.substr(i, 1), unknown, ids);
+    for (size_t i = 0; i < part.size(); ++i) {
+      const int32_t id = options_.unknown.byte_ids[static_cast<uint8_t>(part[i])];
+      if (id == PieceTable::kNone) {
+        unknown = options_.unknown.append(part.substr(i, 1), unknown, ids);
+      } else {
+        ids.push_back(id);
+        unknown = false;
+      }
+    }
     return;
   }
   while (!part.empty()) {

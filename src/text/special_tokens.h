@@ -18,7 +18,8 @@ class SpecialTokens {
  public:
   struct Match {
     size_t start;
-    size_t size_bytes;  // with the white space that the token takes in; 0: nothing found, start is the end of the text
+    size_t size_bytes;  // with the white space that the token takes in; 0: nothing found, start is the end of
+                        // the text
     int32_t id;
   };
 
