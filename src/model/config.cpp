@@ -11,14 +11,14 @@ namespace quire {
 
 namespace {
 
-const Family& known_family(const ModelKeys& keys) {
-  if (const Family* family = find_family(keys.architecture())) return *family;
+const ModelFamily& known_family(const ModelKeys& keys) {
+  if (const ModelFamily* family = find_family(keys.architecture())) return *family;
   const std::string name(keys.architecture().substr(0, 40));
   keys.refuse("architecture '" + name + "' is not supported (" + family_names() + " are)");
 }
 
 // A count that the file cannot hold is refused before anything is sized by it.
-size_t read_layers(ModelKeys& keys, const Family& family) {
+size_t read_layers(ModelKeys& keys, const ModelFamily& family) {
   const size_t n_layers = keys.count("block_count", 512);
   const size_t n_tensors = keys.file().tensors().size();
   if (n_layers * family.tensors_per_layer() > n_tensors) {

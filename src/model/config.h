@@ -15,8 +15,8 @@
 namespace quire {
 
 struct ModelConfig {
-  const Family* family = nullptr;  // of the catalogue
-  std::string architecture;        // its name
+  const ModelFamily* family = nullptr;  // of the catalogue
+  std::string architecture;             // its name
   std::string name;
   size_t n_layers = 0;
   size_t width = 0;  // values of the residual stream

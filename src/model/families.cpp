@@ -6,7 +6,7 @@ namespace {
 
 // What files of llama.cpp leave out is as its own loader has it (src/models/ARCHITECTURE.cpp); the rest is as
 // in transformers (models/ARCHITECTURE/modeling_*.py).
-constexpr Family kFamilies[] = {
+constexpr ModelFamily kFamilies[] = {
     {
         .architecture = "llama",
         .models = "Llama 1 to 3.3, TinyLlama, SmolLM 1 and 2, Mistral",
@@ -55,10 +55,10 @@ constexpr Family kFamilies[] = {
 
 }  // namespace
 
-std::span<const Family> families() { return kFamilies; }
+std::span<const ModelFamily> families() { return kFamilies; }
 
-const Family* find_family(std::string_view architecture) {
-  for (const Family& family : kFamilies) {
+const ModelFamily* find_family(std::string_view architecture) {
+  for (const ModelFamily& family : kFamilies) {
     if (architecture == family.architecture) return &family;
   }
   return nullptr;
@@ -66,7 +66,7 @@ const Family* find_family(std::string_view architecture) {
 
 std::string family_names() {
   std::string names;
-  for (const Family& family : kFamilies) {
+  for (const ModelFamily& family : kFamilies) {
     if (!names.empty()) names += ", ";
     names += family.architecture;
   }

@@ -18,7 +18,7 @@ enum class Activation : uint8_t {
 enum class Biases : uint8_t { kNone, kOptional, kRequired };
 
 // A tensor of a layer that its family does not name, or lacks, is refused by name when the model is loaded.
-struct Family {
+struct ModelFamily {
   const char* architecture;  // general.architecture
   const char* models;        // whose it is, for readers
 
@@ -48,9 +48,9 @@ struct Family {
   size_t tensors_per_layer() const { return fused ? 6 : 9; }
 };
 
-std::span<const Family> families();
+std::span<const ModelFamily> families();
 // nullptr where there is none of that name.
-const Family* find_family(std::string_view architecture);
+const ModelFamily* find_family(std::string_view architecture);
 // "llama, qwen2, ..."
 std::string family_names();
 

@@ -76,7 +76,7 @@ Model load(const Frozen& frozen, Precision precision) {
 
 // Logits of the frozen positions, the tokens taken in steps that begin where `steps` says.
 std::vector<float> run(const Model& model, const Frozen& frozen, Format rows, std::vector<size_t> steps) {
-  Team team(2);
+  Team team(1);
   PagePool pool;
   Cache cache(Recipe{rows, rows}, model.config().geometry(), pool);
   Workspace workspace;

@@ -42,6 +42,29 @@ def hash_values(name: str, shape: tuple[int, ...], mean: float, scale: float) ->
     return (np.float32(mean) + np.float32(scale) * unit).reshape(shape)
 
 
+def layer_names(architecture: str) -> dict[str, str]:
+    """GGUF's names of a layer's tensors and transformers'."""
+    names = {"attn_norm.weight": "input_layernorm.weight", "attn_output.weight": "self_attn.o_proj.weight"}
+    if architecture == "phi3":
+        names |= {"attn_qkv.weight": "self_attn.qkv_proj.weight", "ffn_up.weight": "mlp.gate_up_proj.weight"}
+    else:
+        names |= {f"attn_{x}.weight": f"self_attn.{x}_proj.weight" for x in "qkv"}
+        names |= {f"ffn_{x}.weight": f"mlp.{x}_proj.weight" for x in ("gate", "up")}
+    if architecture == "qwen2":
+        names |= {f"attn_{x}.bias": f"self_attn.{x}_proj.bias" for x in "qkv"}
+    if architecture in ("qwen3", "gemma3"):
+        names |= {f"attn_{x}_norm.weight": f"self_attn.{x}_norm.weight" for x in "qk"}
+    if architecture in ("gemma2", "gemma3"):
+        names |= {
+            "post_attention_norm.weight": "post_attention_layernorm.weight",
+            "ffn_norm.weight": "pre_feedforward_layernorm.weight",
+            "post_ffw_norm.weight": "post_feedforward_layernorm.weight",
+        }
+    else:
+        names["ffn_norm.weight"] = "post_attention_layernorm.weight"
+    return names | {"ffn_down.weight": "mlp.down_proj.weight"}
+
+
 @dataclass
 class Model:
     """A model of one family, as a GGUF file says it and as transformers does."""
@@ -151,33 +174,11 @@ class Model:
         state["lm_head.weight"] = self.value(head)
         for layer in range(self.layers):
             ours, theirs = f"blk.{layer}.", f"model.layers.{layer}."
-            for name, other in self.layer_names().items():
+            for name, other in layer_names(self.architecture).items():
                 value = self.rows_of_heads(ours + name) if name in ("attn_q.weight", "attn_k.weight") else None
                 value = self.value(ours + name) if value is None else value
                 state[theirs + other] = value - offset if "norm" in name else value
         return state
-
-    def layer_names(self) -> dict[str, str]:
-        """GGUF's names of a layer's tensors and transformers'."""
-        names = {"attn_norm.weight": "input_layernorm.weight", "attn_output.weight": "self_attn.o_proj.weight"}
-        if self.fused:
-            names |= {"attn_qkv.weight": "self_attn.qkv_proj.weight", "ffn_up.weight": "mlp.gate_up_proj.weight"}
-        else:
-            names |= {f"attn_{x}.weight": f"self_attn.{x}_proj.weight" for x in "qkv"}
-            names |= {f"ffn_{x}.weight": f"mlp.{x}_proj.weight" for x in ("gate", "up")}
-        if self.architecture == "qwen2":
-            names |= {f"attn_{x}.bias": f"self_attn.{x}_proj.bias" for x in "qkv"}
-        if self.head_mean:
-            names |= {f"attn_{x}_norm.weight": f"self_attn.{x}_norm.weight" for x in "qk"}
-        if self.norm_offset:
-            names |= {
-                "post_attention_norm.weight": "post_attention_layernorm.weight",
-                "ffn_norm.weight": "pre_feedforward_layernorm.weight",
-                "post_ffw_norm.weight": "post_feedforward_layernorm.weight",
-            }
-        else:
-            names["ffn_norm.weight"] = "post_attention_layernorm.weight"
-        return names | {"ffn_down.weight": "mlp.down_proj.weight"}
 
     def logits(self) -> np.ndarray:
         """Of the frozen positions, f32 [positions][N_VOCAB]."""

@@ -68,7 +68,7 @@ std::string type_name(const testing::TestParamInfo<TensorType>& info) { return t
 
 INSTANTIATE_TEST_SUITE_P(EveryType, ForwardOf, testing::ValuesIn(kTensorTypes), type_name);
 
-class ForwardOfFamily : public testing::TestWithParam<Family> {};
+class ForwardOfFamily : public testing::TestWithParam<ModelFamily> {};
 
 TEST_P(ForwardOfFamily, EqualsDoublePrecision) {
   for (const TensorType type : {TensorType::F32, TensorType::Q8_0, TensorType::Q4_K}) {

@@ -44,7 +44,7 @@ struct TinySpec {
   std::function<void(GgufWriter&)> extra;                 // entries and tensors added
 
   size_t rotated() const { return rope_dims == 0 ? head_dim : rope_dims; }
-  const Family& family() const { return *find_family(architecture); }
+  const ModelFamily& family() const { return *find_family(architecture); }
   bool has_biases() const {
     return family().biases == Biases::kRequired || (biases && family().biases == Biases::kOptional);
   }

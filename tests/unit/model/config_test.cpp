@@ -335,7 +335,7 @@ TEST(ModelConfig, QueriesOfTheLargeGemmas) {
 
 // Of every family: what it has must be there, and what it has not may not.
 TEST(ModelLoad, EveryFamilyHasItsTensors) {
-  for (const Family& family : families()) {
+  for (const ModelFamily& family : families()) {
     TinySpec spec = small();
     spec.architecture = family.architecture;
     spec.untied = true;
