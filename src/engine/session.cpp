@@ -206,9 +206,13 @@ FinishReason Session::run_loop(Sampler& sampler, const GenerateOptions& options,
     ensure_logits(&result);
     const int32_t id = sampler.sample(std::span(logits_).first(n_choices), tokens_);
     if (tokenizer.is_end_of_generation(id)) return FinishReason::kEnd;
+    // A text begins where nothing is or a control token, such as that of a turn.
+    const bool begins = tokens_.empty() || tokenizer.is_control(tokens_.back());
     tokens_.push_back(id);
     result.tokens.push_back(id);
-    if (!tokenizer.is_control(id)) output.push(tokenizer.token_bytes(id));
+    if (!tokenizer.is_control(id)) {
+      output.push(begins ? tokenizer.first_token_bytes(id) : tokenizer.token_bytes(id));
+    }
     if (output.stopped()) return FinishReason::kStopString;
   }
 }
