@@ -76,7 +76,9 @@ SessionOptions ModelOptions::session_options() const {
 }
 
 void add_engine_options(CLI::App& app, ModelOptions& options) {
-  app.add_option("-m,--model", options.path, "model file (GGUF)")->required()->type_name("FILE");
+  app.add_option("-m,--model", options.path, "model: GGUF file or Hugging Face folder")
+      ->required()
+      ->type_name("FILE");
   app.add_option("-t,--threads", options.threads, "threads (default: all cores)")
       ->type_name("N")
       ->each([&](const std::string&) { options.threads_given = true; });

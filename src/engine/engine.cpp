@@ -13,6 +13,7 @@
 #include "engine/calibration_text.h"
 #include "engine/vocabulary_reader.h"
 #include "kernels/ops.h"
+#include "weights/open_model.h"
 
 namespace quire {
 namespace {
@@ -44,7 +45,7 @@ Tokenizer read_tokenizer(const GgufFile& file) {
 // Arguments are evaluated in no fixed order, and the clock has to be read before the file is opened; braces
 // are evaluated from left to right.
 Engine::Engine(const std::string& model_path, const EngineOptions& options)
-    : Engine(OpenFile{Clock::now(), GgufFile::open(model_path)}, options) {}
+    : Engine(OpenFile{Clock::now(), open_model(model_path)}, options) {}
 
 Engine::Engine(const GgufFile& file, const EngineOptions& options) : Engine(file, options, Clock::now()) {}
 
@@ -59,6 +60,7 @@ Engine::Engine(const GgufFile& file, const EngineOptions& options, Clock::time_p
       pool_(smallest_limit(options.kv_budget_bytes, options.kv_ram_bytes),
             options.kv_ram_bytes > 0 ? PagePool::Returned::kGivenBack : PagePool::Returned::kKept),
       tokenizer_(read_tokenizer(file)) {
+  for (const std::string& sentence : file.notes()) note(sentence);
   if (!options.calibration_path.empty()) {
     calibration_ =
         std::make_shared<const Calibration>(load_calibration(options.calibration_path, fingerprint_));

@@ -68,10 +68,13 @@ uint64_t loaded_bytes(const TensorInfo& tensor) {
   return checked_add(checked_mul(n_panels, row_panel_bytes, "a tensor"), kSpareBytes, "a tensor");
 }
 
-uint64_t array_size(const GgufFile& file, std::string_view key) {
-  const MetadataValue* value = file.find(key);
+// A folder's tokenizer is not in its metadata; the embedding has a row for every token.
+uint64_t n_tokens_of(const GgufFile& file) {
+  const MetadataValue* value = file.find("tokenizer.ggml.tokens");
   const auto* array = value == nullptr ? nullptr : std::get_if<MetadataArray>(value);
-  return array == nullptr ? 0 : array->n_values;
+  if (array != nullptr) return array->n_values;
+  const TensorInfo* embedding = file.find_tensor("token_embd.weight");
+  return embedding == nullptr ? 0 : embedding->n_rows();
 }
 
 // Everything that is neither weights nor cache. Only the residual stream and the rotation angles span the
@@ -82,7 +85,7 @@ uint64_t estimate_workspace(const GgufFile& file, const std::string& prefix, con
   const uint64_t hidden = is_array(file, prefix + "feed_forward_length")
                               ? 4 * width
                               : file.get_uint_or(prefix + "feed_forward_length", 4 * width);
-  const uint64_t n_vocabulary = array_size(file, "tokenizer.ggml.tokens");
+  const uint64_t n_vocabulary = n_tokens_of(file);
   const uint64_t token_floats = checked_add(width, shape.key_length, "the workspace");
   const uint64_t chunk_floats = checked_add(checked_mul(8, width, "the workspace"),
                                             checked_mul(2, hidden, "the workspace"), "the workspace");

@@ -69,7 +69,7 @@ class Errors(QuireTest):
         self.run_refused("--system-prompt", "x", says="--chat")
 
     def test_help_and_version(self):
-        for command in ([], ["run"], ["chat"], ["inspect"], ["tokenize"], ["eval"], ["eval", "ppl"], ["recipes"], ["calibrate"]):
+        for command in ([], ["run"], ["chat"], ["inspect"], ["tokenize"], ["convert"], ["eval"], ["eval", "ppl"], ["recipes"], ["calibrate"]):
             done = call(*command, "--help")
             self.assertEqual((done.returncode, done.stderr), (0, b""), command)
             self.assertIn(b"--help", done.stdout)
