@@ -155,7 +155,10 @@ class StatementParser {
     macro.uses_caller = expressions_.uses.caller;
     macro.uses_more_positional = expressions_.uses.more_positional;
     macro.uses_more_named = expressions_.uses.more_named;
-    expressions_.uses = outer;
+    // A macro inside counts for the one around it, as in Jinja.
+    expressions_.uses.caller |= outer.caller;
+    expressions_.uses.more_positional |= outer.more_positional;
+    expressions_.uses.more_named |= outer.more_named;
     in_loop_ = outer_loop;
   }
 
