@@ -172,8 +172,7 @@ class Conversation {
       note += std::string(" · ended by ") + finish_reason_name(answer.finish);
     write_note(note + "]");
     if (answer.finish == FinishReason::kContext) {
-      write_note("the context of " + std::to_string(session_.context_tokens()) +
-                 " tokens is full" + kAnew);
+      write_note("the context of " + std::to_string(session_.context_tokens()) + " tokens is full" + kAnew);
     }
   }
 

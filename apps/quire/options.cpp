@@ -123,7 +123,8 @@ void add_chat_template_options(CLI::App& app, ModelOptions& options) {
   app.add_option("--chat-template", options.chat_template,
                  "the chat template, in Jinja: its text, a file of it, or chatml (default: the model's)")
       ->type_name("TEXT|FILE");
-  app.add_option("--chat-template-file", options.chat_template_file, "the same from a file")->type_name("FILE");
+  app.add_option("--chat-template-file", options.chat_template_file, "the same from a file")
+      ->type_name("FILE");
 }
 
 // An empty text, of a variable that is not set, would be read as 0.

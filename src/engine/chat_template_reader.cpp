@@ -18,11 +18,14 @@ ChatTemplate read_chat_template(const GgufFile& file, const Tokenizer& tokenizer
   if (given == "chatml") return ChatTemplate::chatml();
   if (given.empty() && file.find(kKey) != nullptr) given = file.get_string(kKey);
   if (!given.empty()) {
-    return ChatTemplate(given, token_text(tokenizer, tokenizer.bos_id()), token_text(tokenizer, tokenizer.eos_id()));
+    return ChatTemplate(given, token_text(tokenizer, tokenizer.bos_id()),
+                        token_text(tokenizer, tokenizer.eos_id()));
   }
-  if (tokenizer.find_control("<|im_start|>") && tokenizer.find_control("<|im_end|>")) return ChatTemplate::chatml();
+  if (tokenizer.find_control("<|im_start|>") && tokenizer.find_control("<|im_end|>"))
+    return ChatTemplate::chatml();
   throw Error(
-      "the model has no chat template and no control tokens of ChatML, so it can only continue raw text, or be given a "
+      "the model has no chat template and no control tokens of ChatML, so it can only continue raw text, or "
+      "be given a "
       "template with --chat-template");
 }
 

@@ -12,7 +12,10 @@ constexpr std::string_view kChatMl =
     "'<|im_end|>\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
 // Between control characters, which no template takes away as white space and no user is likely to type.
-constexpr std::string_view kUnknownAnswer = "\x02" "answer" "\x03";
+constexpr std::string_view kUnknownAnswer =
+    "\x02"
+    "answer"
+    "\x03";
 
 jinja::Data message_data(const ChatMessage& message) {
   jinja::DataObject object;
@@ -41,7 +44,9 @@ std::vector<TextPart> template_parts(const jinja::Text& text) {
 }  // namespace
 
 ChatTemplate::ChatTemplate(std::string_view jinja_text, std::string bos_text, std::string eos_text)
-    : template_(jinja::Template::parse(jinja_text)), bos_text_(std::move(bos_text)), eos_text_(std::move(eos_text)) {}
+    : template_(jinja::Template::parse(jinja_text)),
+      bos_text_(std::move(bos_text)),
+      eos_text_(std::move(eos_text)) {}
 
 ChatTemplate ChatTemplate::chatml() { return ChatTemplate(kChatMl); }
 
@@ -102,7 +107,9 @@ std::vector<ChatMessage> unknown_turns() {
 jinja::Text text_behind_unknown_turns(const jinja::Text& text) {
   const size_t at = text.bytes().find(kUnknownAnswer);
   if (at == std::string::npos) {
-    throw Error("the chat template does not print an answer that others follow, so a conversation cannot go on behind one");
+    throw Error(
+        "the chat template does not print an answer that others follow, so a conversation cannot go on "
+        "behind one");
   }
   const size_t end = at + kUnknownAnswer.size();
   return text.part(end, text.size() - end);

@@ -1,6 +1,6 @@
-// A conversation on top of a sequence of tokens that is computed already, of which each turn should compute only what
-// is new. Templates may print earlier turns otherwise once others follow (a date, reasoning that is left out): then
-// the dialogue says how much of the sequence still holds.
+// A conversation on top of a sequence of tokens that is computed already, of which each turn should compute
+// only what is new. Templates may print earlier turns otherwise once others follow (a date, reasoning that is
+// left out): then the dialogue says how much of the sequence still holds.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,9 @@
 
 namespace quire {
 
-// For each turn: prepare(), cut the sequence to n_keep and compute the tokens behind it, accept(), let the model
-// answer, answered(). A turn that is not accepted leaves everything as it was. Template and tokenizer outlive it.
+// For each turn: prepare(), cut the sequence to n_keep and compute the tokens behind it, accept(), let the
+// model answer, answered(). A turn that is not accepted leaves everything as it was. Template and tokenizer
+// outlive it.
 class Dialogue {
  public:
   struct Turn {
@@ -28,13 +29,14 @@ class Dialogue {
   Dialogue(const ChatTemplate& chat_template, const Tokenizer& tokenizer)
       : template_(chat_template), tokenizer_(tokenizer) {}
 
-  // Anew, behind n_tokens of a sequence whose messages are not known and which ends with an answer; 0: at its start.
+  // Anew, behind n_tokens of a sequence whose messages are not known and which ends with an answer; 0: at its
+  // start.
   void begin(size_t n_tokens);
   // No message was accepted since, and nothing was there before.
   bool empty() const { return n_unknown_ == 0 && messages_.empty(); }
 
-  // The next messages, which the model is to answer. `sequence` is all there is, the last answer included. Throws Error
-  // where the template refuses the conversation.
+  // The next messages, which the model is to answer. `sequence` is all there is, the last answer included.
+  // Throws Error where the template refuses the conversation.
   Turn prepare(std::vector<ChatMessage> messages, std::span<const int32_t> sequence) const;
   void accept(Turn turn);
   // What the model said, and the tokens of the sequence with it.

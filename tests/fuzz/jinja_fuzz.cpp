@@ -1,5 +1,6 @@
-// Fuzz target of chat templates: any text either prints something, in which no byte of a message counts as the
-// template's, or ends with an Error of one line. The input is a template, then, behind a NUL, the text of a message.
+// Fuzz target of chat templates: any text either prints something, in which no byte of a message counts as
+// the template's, or ends with an Error of one line. The input is a template, then, behind a NUL, the text of
+// a message.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -26,7 +27,8 @@ void require(bool condition) {
 
 DataObject values(const std::string& content) {
   DataObject user{{"role", "user"}, {"content", content}, {"n", int64_t{3}}, {"f", 2.5}, {"nil", nullptr}};
-  DataObject assistant{{"role", "assistant"}, {"content", "Q<think>Q</think>Q"}, {"tags", DataList{"Qa", "Qb", true}}};
+  DataObject assistant{
+      {"role", "assistant"}, {"content", "Q<think>Q</think>Q"}, {"tags", DataList{"Qa", "Qb", true}}};
   DataObject all{{"messages", DataList{user, assistant, user}}, {"add_generation_prompt", true}};
   all.emplace_back("bos_token", Text("<s>", Origin::kTemplate));
   return all;

@@ -81,7 +81,17 @@ struct Unary : Expr {
   ExprPtr operand;
 };
 
-enum class BinaryOp : uint8_t { kAnd, kOr, kAdd, kSubtract, kMultiply, kDivide, kFloorDivide, kModulo, kPower };
+enum class BinaryOp : uint8_t {
+  kAnd,
+  kOr,
+  kAdd,
+  kSubtract,
+  kMultiply,
+  kDivide,
+  kFloorDivide,
+  kModulo,
+  kPower
+};
 
 struct Binary : Expr {
   Binary(int line_in, BinaryOp op_in) : Expr(ExprKind::kBinary, line_in), op(op_in) {}
@@ -114,7 +124,8 @@ struct Conditional : Expr {
 };
 
 struct Attribute : Expr {
-  Attribute(int line_in, std::string name_in) : Expr(ExprKind::kAttribute, line_in), name(std::move(name_in)) {}
+  Attribute(int line_in, std::string name_in)
+      : Expr(ExprKind::kAttribute, line_in), name(std::move(name_in)) {}
   ExprPtr object;
   std::string name;
 };
@@ -145,7 +156,8 @@ struct Call : Expr {
 
 // A filter, or a test.
 struct Applied : Expr {
-  Applied(ExprKind kind_in, int line_in, std::string name_in) : Expr(kind_in, line_in), name(std::move(name_in)) {}
+  Applied(ExprKind kind_in, int line_in, std::string name_in)
+      : Expr(kind_in, line_in), name(std::move(name_in)) {}
   std::string name;
   ExprPtr input;  // of filters of blocks none: the block's text
   CallArguments arguments;
@@ -186,12 +198,14 @@ struct Statement {
 using Body = std::vector<std::unique_ptr<Statement>>;
 
 struct DataNode : Statement {
-  DataNode(int line_in, std::string text_in) : Statement(StatementKind::kData, line_in), text(std::move(text_in)) {}
+  DataNode(int line_in, std::string text_in)
+      : Statement(StatementKind::kData, line_in), text(std::move(text_in)) {}
   std::string text;
 };
 
 struct PrintNode : Statement {
-  PrintNode(int line_in, ExprPtr value_in) : Statement(StatementKind::kPrint, line_in), value(std::move(value_in)) {}
+  PrintNode(int line_in, ExprPtr value_in)
+      : Statement(StatementKind::kPrint, line_in), value(std::move(value_in)) {}
   ExprPtr value;
 };
 
@@ -227,8 +241,8 @@ struct MacroNode : Statement {
   explicit MacroNode(int line_in) : Statement(StatementKind::kMacro, line_in) {}
   std::string name;  // "caller" for the body of a call block
   std::vector<std::string> parameters;
-  std::vector<ExprPtr> defaults;  // of the last parameters
-  bool uses_caller = false;       // and so takes one
+  std::vector<ExprPtr> defaults;      // of the last parameters
+  bool uses_caller = false;           // and so takes one
   bool uses_more_positional = false;  // varargs
   bool uses_more_named = false;       // kwargs
   Body body;

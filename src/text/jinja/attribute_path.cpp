@@ -13,7 +13,8 @@ Value path_part(const Text& text, const Piece& piece, Heap& heap) {
   const std::string_view bytes = std::string_view(text.bytes()).substr(piece.begin, piece.n);
   int64_t index = 0;
   const auto got = std::from_chars(bytes.data(), bytes.data() + bytes.size(), index);
-  const bool is_index = !bytes.empty() && bytes.front() != '-' && got.ec == std::errc() && got.ptr == bytes.data() + bytes.size();
+  const bool is_index = !bytes.empty() && bytes.front() != '-' && got.ec == std::errc() &&
+                        got.ptr == bytes.data() + bytes.size();
   return is_index ? Value::integer(index) : heap.text(text.part(piece.begin, piece.n));
 }
 

@@ -11,17 +11,20 @@
 namespace quire::jinja {
 namespace {
 
-// Methods that would change a list or a dict, which the sandbox forbids, also as the names of keys behind a dot.
+// Methods that would change a list or a dict, which the sandbox forbids, also as the names of keys behind a
+// dot.
 bool changes_object(Value object, std::string_view name) {
   constexpr std::string_view kDict[] = {"clear", "pop", "popitem", "setdefault", "update"};
-  constexpr std::string_view kList[] = {"append", "clear", "pop", "reverse", "insert", "sort", "extend", "remove"};
+  constexpr std::string_view kList[] = {"append", "clear", "pop",    "reverse",
+                                        "insert", "sort",  "extend", "remove"};
   if (object.is(Kind::kDict)) return std::find(std::begin(kDict), std::end(kDict), name) != std::end(kDict);
   if (!object.is(Kind::kSequence) || object.sequence().type != SequenceType::kList) return false;
   return std::find(std::begin(kList), std::end(kList), name) != std::end(kList);
 }
 
 Value missing(Value object, std::string_view what, Heap& heap) {
-  return heap.undefined(std::string(type_name(object)) + " has no " + quoted(what) + ", which thus is undefined");
+  return heap.undefined(std::string(type_name(object)) + " has no " + quoted(what) +
+                        ", which thus is undefined");
 }
 
 Value bound(const Builtin* builtin, Value self, Heap& heap) {
@@ -45,8 +48,10 @@ Value loop_attribute(const LoopState& loop, std::string_view name, Heap& heap) {
   // Of loops that are not recursive, also inside others.
   if (name == "depth") return Value::integer(1);
   if (name == "depth0") return Value::integer(0);
-  if (name == "previtem") return index > 0 ? items[loop.index - 1] : heap.undefined("there is no previous item");
-  if (name == "nextitem") return index + 1 < length ? items[loop.index + 1] : heap.undefined("there is no next item");
+  if (name == "previtem")
+    return index > 0 ? items[loop.index - 1] : heap.undefined("there is no previous item");
+  if (name == "nextitem")
+    return index + 1 < length ? items[loop.index + 1] : heap.undefined("there is no next item");
   return Value();
 }
 
@@ -57,7 +62,8 @@ Value macro_attribute(const MacroNode& macro, std::string_view name, Heap& heap)
   if (name == "caller") return Value::boolean(macro.uses_caller);
   if (name != "arguments") return Value();
   std::vector<Value> names;
-  for (const std::string& parameter : macro.parameters) names.push_back(heap.text(parameter, Origin::kTemplate));
+  for (const std::string& parameter : macro.parameters)
+    names.push_back(heap.text(parameter, Origin::kTemplate));
   return heap.sequence(SequenceType::kTuple, std::move(names));
 }
 
@@ -147,7 +153,8 @@ Value slice_text(Value object, Value start, Value stop, Value step, Heap& heap) 
     return heap.text(text.part(begin, range.n == 0 ? 0 : byte_of_character(bytes.substr(begin), range.n)));
   }
   std::vector<size_t> begins;
-  for (size_t at = 0; at < bytes.size(); at += first_character(bytes.substr(at)).size_bytes) begins.push_back(at);
+  for (size_t at = 0; at < bytes.size(); at += first_character(bytes.substr(at)).size_bytes)
+    begins.push_back(at);
   begins.push_back(bytes.size());
   Text out;
   for (size_t i = 0; i < range.n; ++i) {
@@ -164,7 +171,8 @@ Value get_index(Value object, int64_t index, Heap& heap) {
     const Text& text = object.text();
     heap.budget().take_bytes(*at);
     const size_t begin = byte_of_character(text.bytes(), *at);
-    return heap.text(text.part(begin, first_character(std::string_view(text.bytes()).substr(begin)).size_bytes));
+    return heap.text(
+        text.part(begin, first_character(std::string_view(text.bytes()).substr(begin)).size_bytes));
   }
   const auto at = index_in(index, object.sequence().items.size());
   return at ? object.sequence().items[*at] : missing(object, std::to_string(index), heap);
@@ -175,8 +183,8 @@ Value get_index(Value object, int64_t index, Heap& heap) {
 Value get_attribute(Value object, std::string_view name, Heap& heap) {
   require_defined(object, "asked for an attribute");
   if (changes_object(object, name)) {
-    return heap.undefined("changing a " + std::string(type_name(object)) + " is not allowed in templates: " +
-                          quoted(name));
+    return heap.undefined("changing a " + std::string(type_name(object)) +
+                          " is not allowed in templates: " + quoted(name));
   }
   const Value own = own_attribute(object, name, heap);
   if (is_found(own)) return own;
@@ -192,7 +200,8 @@ Value get_item(Value object, Value key, Heap& heap) {
   if (object.is(Kind::kDict)) {
     if (const Value* value = find_key(object.dict(), key, heap.budget())) return *value;
   }
-  const bool indexed = object.is(Kind::kText) || (object.is(Kind::kSequence) && has_indices(object.sequence().type));
+  const bool indexed =
+      object.is(Kind::kText) || (object.is(Kind::kSequence) && has_indices(object.sequence().type));
   if (indexed && key.is_integral()) return get_index(object, key.integer(), heap);
   if (key.is(Kind::kText)) {
     if (changes_object(object, key.bytes())) return get_attribute(object, key.bytes(), heap);
@@ -200,13 +209,16 @@ Value get_item(Value object, Value key, Heap& heap) {
     if (is_found(own)) return own;
     return missing(object, key.bytes(), heap);
   }
-  return missing(object, key.is_integral() ? std::to_string(key.integer()) : std::string("such an item"), heap);
+  return missing(object, key.is_integral() ? std::to_string(key.integer()) : std::string("such an item"),
+                 heap);
 }
 
 Value get_slice(Value object, Value start, Value stop, Value step, Heap& heap) {
   require_defined(object, "sliced");
   if (object.is(Kind::kText)) return slice_text(object, start, stop, step, heap);
-  if (!object.is(Kind::kSequence) || !has_indices(object.sequence().type)) return missing(object, "slices", heap);
+  if (!object.is(Kind::kSequence) || !has_indices(object.sequence().type)) {
+    throw Trouble(std::string("a value of type ") + type_name(object) + " cannot be sliced");
+  }
   const Sequence& sequence = object.sequence();
   const Range range = slice_range(start, stop, step, sequence.items.size());
   std::vector<Value> items;

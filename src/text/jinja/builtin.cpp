@@ -21,7 +21,8 @@ std::vector<std::string_view> words(std::string_view text) {
 }
 
 const Builtin* find_in(std::span<const Builtin> table, std::string_view name) {
-  const auto found = std::find_if(table.begin(), table.end(), [&](const Builtin& b) { return b.name == name; });
+  const auto found =
+      std::find_if(table.begin(), table.end(), [&](const Builtin& b) { return b.name == name; });
   return found == table.end() ? nullptr : &*found;
 }
 
@@ -30,13 +31,15 @@ const Builtin* find_in(std::span<const Builtin> table, std::string_view name) {
 int64_t Given::integer(size_t i, int64_t otherwise) const {
   if (!has(i)) return otherwise;
   require_defined(at(i), "used as a number");
-  if (!at(i).is_integral()) throw Trouble(std::string("needs an integer, not a value of type ") + type_name(at(i)));
+  if (!at(i).is_integral())
+    throw Trouble(std::string("needs an integer, not a value of type ") + type_name(at(i)));
   return at(i).integer();
 }
 
 const Text& Given::text(size_t i) const {
   require_defined(at(i), "used as a text");
-  if (!at(i).is(Kind::kText)) throw Trouble(std::string("needs a text, not a value of type ") + type_name(at(i)));
+  if (!at(i).is(Kind::kText))
+    throw Trouble(std::string("needs a text, not a value of type ") + type_name(at(i)));
   return at(i).text();
 }
 

@@ -1,5 +1,5 @@
-// Functions that templates can call: filters, tests, methods, globals. Each is a line in a table: its name, its
-// code, the names of its parameters.
+// Functions that templates can call: filters, tests, methods, globals. Each is a line in a table: its name,
+// its code, the names of its parameters.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,8 @@ struct Arguments {
 // What a builtin is called with.
 class Given {
  public:
-  Given(Renderer& renderer_in, Heap& heap_in, Value self_in) : renderer(renderer_in), heap(heap_in), self(self_in) {}
+  Given(Renderer& renderer_in, Heap& heap_in, Value self_in)
+      : renderer(renderer_in), heap(heap_in), self(self_in) {}
 
   // By the parameters' order.
   bool has(size_t i) const { return i < values_.size() && values_[i].second; }

@@ -5,7 +5,9 @@
 namespace quire::jinja {
 namespace {
 
-utf8proc_category_t category(uint32_t code_point) { return utf8proc_category(static_cast<utf8proc_int32_t>(code_point)); }
+utf8proc_category_t category(uint32_t code_point) {
+  return utf8proc_category(static_cast<utf8proc_int32_t>(code_point));
+}
 
 }  // namespace
 
@@ -39,9 +41,15 @@ void append_utf8(uint32_t code_point, std::string& out) {
   if (n > 0) out.append(reinterpret_cast<const char*>(bytes), static_cast<size_t>(n));
 }
 
-uint32_t to_upper(uint32_t c) { return static_cast<uint32_t>(utf8proc_toupper(static_cast<utf8proc_int32_t>(c))); }
-uint32_t to_lower(uint32_t c) { return static_cast<uint32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))); }
-uint32_t to_title(uint32_t c) { return static_cast<uint32_t>(utf8proc_totitle(static_cast<utf8proc_int32_t>(c))); }
+uint32_t to_upper(uint32_t c) {
+  return static_cast<uint32_t>(utf8proc_toupper(static_cast<utf8proc_int32_t>(c)));
+}
+uint32_t to_lower(uint32_t c) {
+  return static_cast<uint32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c)));
+}
+uint32_t to_title(uint32_t c) {
+  return static_cast<uint32_t>(utf8proc_totitle(static_cast<utf8proc_int32_t>(c)));
+}
 
 bool is_upper(uint32_t c) { return category(c) == UTF8PROC_CATEGORY_LU; }
 bool is_lower(uint32_t c) { return category(c) == UTF8PROC_CATEGORY_LL; }
@@ -61,7 +69,8 @@ bool is_numeral(uint32_t c) {
 
 bool is_space(uint32_t c) {
   return (c >= 0x09 && c <= 0x0d) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 || c == 0x1680 ||
-         (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
+         (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f ||
+         c == 0x3000;
 }
 
 // All but "Other" and "Separator", where the space is the exception.

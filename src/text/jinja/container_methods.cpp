@@ -1,4 +1,5 @@
-// Methods of dicts, lists, loops and cyclers; those that would change one are not there, as in Jinja's sandbox.
+// Methods of dicts, lists, loops and cyclers; those that would change one are not there, as in Jinja's
+// sandbox.
 #include <algorithm>
 
 #include "text/jinja/builtin.h"
@@ -40,16 +41,14 @@ Value copy_list(Given& given) { return given.heap.list(items_of(given.self, give
 
 Value count(Given& given) {
   const std::vector<Value> all = items_of(given.self, given.heap);
-  return Value::integer(std::count_if(all.begin(), all.end(), [&](Value item) {
-    return equals(item, given.at(0), given.budget());
-  }));
+  return Value::integer(std::count_if(all.begin(), all.end(),
+                                      [&](Value item) { return equals(item, given.at(0), given.budget()); }));
 }
 
 Value index(Given& given) {
   const std::vector<Value> all = items_of(given.self, given.heap);
-  const auto found = std::find_if(all.begin(), all.end(), [&](Value item) {
-    return equals(item, given.at(0), given.budget());
-  });
+  const auto found = std::find_if(all.begin(), all.end(),
+                                  [&](Value item) { return equals(item, given.at(0), given.budget()); });
   if (found == all.end()) throw Trouble("looks for an item that is not there");
   return Value::integer(found - all.begin());
 }
@@ -103,7 +102,8 @@ constexpr Builtin kCyclerMethods[] = {{"next", next}, {"reset", reset}};
 constexpr Builtin kJoinerCall = {"joiner", call_joiner};
 
 const Builtin* find_in(std::span<const Builtin> table, std::string_view name) {
-  const auto found = std::find_if(table.begin(), table.end(), [&](const Builtin& b) { return b.name == name; });
+  const auto found =
+      std::find_if(table.begin(), table.end(), [&](const Builtin& b) { return b.name == name; });
   return found == table.end() ? nullptr : &*found;
 }
 
@@ -113,7 +113,8 @@ const Builtin* find_dict_method(std::string_view name) { return find_in(kDictMet
 
 const Builtin* find_sequence_method(std::string_view name, SequenceType type) {
   const bool is_list = type == SequenceType::kList;
-  const bool has_methods = is_list || type == SequenceType::kTuple || type == SequenceType::kGroup || type == SequenceType::kRange;
+  const bool has_methods =
+      is_list || type == SequenceType::kTuple || type == SequenceType::kGroup || type == SequenceType::kRange;
   if (!has_methods || (name == "copy" && !is_list)) return nullptr;
   return find_in(kListMethods, name);
 }

@@ -23,7 +23,8 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
   bool boolean(bool b) override { return add(Data(b)); }
   bool number_integer(int64_t i) override { return add(Data(i)); }
   bool number_unsigned(uint64_t u) override {
-    if (u > static_cast<uint64_t>(INT64_MAX)) throw Error(name_ + ": the number " + std::to_string(u) + " is too large");
+    if (u > static_cast<uint64_t>(INT64_MAX))
+      throw Error(name_ + ": the number " + std::to_string(u) + " is too large");
     return add(Data(static_cast<int64_t>(u)));
   }
   bool number_float(double d, const std::string&) override { return add(Data(d)); }
@@ -68,7 +69,8 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool open(Data data) {
-    if (open_.size() >= kMaxDepth) throw Error(name_ + " nests deeper than " + std::to_string(kMaxDepth) + " levels");
+    if (open_.size() >= kMaxDepth)
+      throw Error(name_ + " nests deeper than " + std::to_string(kMaxDepth) + " levels");
     open_.push_back(std::move(data));
     keys_.emplace_back();
     return true;

@@ -31,9 +31,9 @@ struct Data {
   Data(DataObject object) : value(std::move(object)) {}
 };
 
-// The value that a JSON text says; its strings are from outside, and of a key that comes twice the last counts.
-// `name` stands for the text in messages. Throws Error of one sentence for what is no JSON, nests deeper than 100
-// levels or has an integer beyond 64 bits.
+// The value that a JSON text says; its strings are from outside, and of a key that comes twice the last
+// counts. `name` stands for the text in messages. Throws Error of one sentence for what is no JSON, nests
+// deeper than 100 levels or has an integer beyond 64 bits.
 Data data_from_json(std::string_view json, const std::string& name);
 
 }  // namespace quire::jinja

@@ -25,7 +25,7 @@ Value Renderer::evaluate(const Expr& expr) {
     case ExprKind::kText: return text_literal(static_cast<const TextLiteral&>(expr));
     case ExprKind::kName: {
       const std::string& name = static_cast<const Name&>(expr).name;
-      const Value* found = scope_->find(name);
+      const Value* found = scope_->find(name, budget_);
       return found != nullptr ? *found : heap_.undefined(quoted(name) + " is not defined");
     }
     case ExprKind::kList:
@@ -89,7 +89,8 @@ Value Renderer::items_literal(const ItemsLiteral& expr) {
   std::vector<Value> items;
   items.reserve(expr.items.size());
   for (const ExprPtr& each : expr.items) items.push_back(evaluate(*each));
-  return heap_.sequence(expr.kind == ExprKind::kList ? SequenceType::kList : SequenceType::kTuple, std::move(items));
+  return heap_.sequence(expr.kind == ExprKind::kList ? SequenceType::kList : SequenceType::kTuple,
+                        std::move(items));
 }
 
 Value Renderer::dict_literal(const DictLiteral& expr) {
@@ -97,8 +98,7 @@ Value Renderer::dict_literal(const DictLiteral& expr) {
   for (const auto& [key_expr, value_expr] : expr.items) {
     const Value key = evaluate(*key_expr);
     const Value value = evaluate(*value_expr);
-    const bool is_list = key.is(Kind::kSequence) && key.sequence().type == SequenceType::kList;
-    if (is_list || key.is(Kind::kDict)) throw Trouble(std::string("a ") + type_name(key) + " cannot be a key");
+    require_key(key);
     budget_.take_memory(2 * sizeof(Value));
     if (const Value* there = find_key(*dict, key, budget_)) {
       *const_cast<Value*>(there) = value;  // the dict is being made
@@ -155,7 +155,8 @@ Value Renderer::item(const Item& expr) {
   }
   const auto& slice = static_cast<const Slice&>(*expr.key);
   Value bounds[3];
-  for (size_t i = 0; i < 3; ++i) bounds[i] = slice.bounds[i] != nullptr ? evaluate(*slice.bounds[i]) : Value::none();
+  for (size_t i = 0; i < 3; ++i)
+    bounds[i] = slice.bounds[i] != nullptr ? evaluate(*slice.bounds[i]) : Value::none();
   line_ = expr.line;
   return get_slice(object, bounds[0], bounds[1], bounds[2], heap_);
 }
@@ -215,26 +216,29 @@ Value Renderer::call(Value function, Arguments arguments) {
 void Renderer::bind_parameters(const MacroNode& node, Arguments& arguments) {
   const size_t n = node.parameters.size();
   const auto named = [&](std::string_view name) {
-    return std::find_if(arguments.named.begin(), arguments.named.end(), [&](const auto& a) { return a.first == name; });
+    return std::find_if(arguments.named.begin(), arguments.named.end(),
+                        [&](const auto& a) { return a.first == name; });
   };
   for (size_t i = 0; i < n; ++i) {
     const std::string& name = node.parameters[i];
     const auto given = named(name);
     if (i < arguments.positional.size()) {
       if (given != arguments.named.end()) throw Trouble("the macro is given " + quoted(name) + " twice");
-      scope_->set(name, arguments.positional[i]);
+      scope_->set(name, arguments.positional[i], budget_);
     } else if (given != arguments.named.end()) {
-      scope_->set(name, given->second);
+      scope_->set(name, given->second, budget_);
       arguments.named.erase(given);
     } else if (i + node.defaults.size() >= n) {
-      scope_->set(name, evaluate(*node.defaults[i + node.defaults.size() - n]));
+      scope_->set(name, evaluate(*node.defaults[i + node.defaults.size() - n]), budget_);
     } else {
-      scope_->set(name, heap_.undefined("the parameter " + quoted(name) + " is not given"));
+      scope_->set(name, heap_.undefined("the parameter " + quoted(name) + " is not given"), budget_);
     }
   }
   if (node.uses_caller) {
     const auto caller = named("caller");
-    scope_->set("caller", caller != arguments.named.end() ? caller->second : heap_.undefined("there is no caller"));
+    scope_->set("caller",
+                caller != arguments.named.end() ? caller->second : heap_.undefined("there is no caller"),
+                budget_);
     if (caller != arguments.named.end()) arguments.named.erase(caller);
   }
   std::vector<Value> more;
@@ -245,16 +249,18 @@ void Renderer::bind_parameters(const MacroNode& node, Arguments& arguments) {
     throw Trouble("the macro " + quoted(node.name) + " takes " + std::to_string(n) + " arguments, not " +
                   std::to_string(arguments.positional.size()));
   }
-  if (node.uses_more_positional) scope_->set("varargs", heap_.sequence(SequenceType::kTuple, std::move(more)));
+  if (node.uses_more_positional)
+    scope_->set("varargs", heap_.sequence(SequenceType::kTuple, std::move(more)), budget_);
   if (!arguments.named.empty() && !node.uses_more_named) {
-    throw Trouble("the macro " + quoted(node.name) + " takes no argument " + quoted(arguments.named.front().first));
+    throw Trouble("the macro " + quoted(node.name) + " takes no argument " +
+                  quoted(arguments.named.front().first));
   }
   if (!node.uses_more_named) return;
   auto* dict = heap_.make<Dict>();
   for (const auto& [name, value] : arguments.named) {
-    dict->entries.emplace_back(heap_.text(std::string(name), Origin::kTemplate), value);
+    dict->entries.emplace_back(heap_.text(std::string(name), Origin::kOutside), value);  // may come by **
   }
-  scope_->set("kwargs", Value::object(Kind::kDict, dict));
+  scope_->set("kwargs", Value::object(Kind::kDict, dict), budget_);
 }
 
 Value Renderer::call_macro(const Function& function, Arguments arguments) {

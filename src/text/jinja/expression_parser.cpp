@@ -1,5 +1,6 @@
 // Jinja's grammar of expressions, loosest binding first:
-//   a if b else c | or | and | not | comparisons, in | + - | ~ | * / // % | ** | unary - + | . [] () | filters, tests
+//   a if b else c | or | and | not | comparisons, in | + - | ~ | * / // % | ** | unary - + | . [] () |
+//   filters, tests
 #include "text/jinja/expression_parser.h"
 
 #include <algorithm>
@@ -16,8 +17,8 @@ constexpr size_t kMaxDepth = 400;
 
 std::optional<CompareOp> compare_operator(const Token& token) {
   constexpr std::pair<std::string_view, CompareOp> kAll[] = {
-      {"==", CompareOp::kEqual}, {"!=", CompareOp::kNotEqual},     {"<", CompareOp::kLess},
-      {"<=", CompareOp::kLessEqual}, {">", CompareOp::kGreater}, {">=", CompareOp::kGreaterEqual}};
+      {"==", CompareOp::kEqual},     {"!=", CompareOp::kNotEqual}, {"<", CompareOp::kLess},
+      {"<=", CompareOp::kLessEqual}, {">", CompareOp::kGreater},   {">=", CompareOp::kGreaterEqual}};
   if (token.type != TokenType::kOperator) return std::nullopt;
   for (const auto& [text, op] : kAll) {
     if (token.text == text) return op;
@@ -28,7 +29,8 @@ std::optional<CompareOp> compare_operator(const Token& token) {
 }  // namespace
 
 Nesting::Nesting(size_t& depth, int line) : depth_(depth) {
-  if (depth >= kMaxNesting) fail_at(line, "parts nest deeper than " + std::to_string(kMaxNesting) + " levels");
+  if (depth >= kMaxNesting)
+    fail_at(line, "parts nest deeper than " + std::to_string(kMaxNesting) + " levels");
   ++depth_;
 }
 
@@ -46,8 +48,8 @@ ExprPtr ExpressionParser::expression(Ternary ternary) {
 }
 
 bool ExpressionParser::at_end(std::string_view end) const {
-  return stream_.at(TokenType::kVariableEnd) || stream_.at(TokenType::kBlockEnd) || stream_.at_operator(")") ||
-         (!end.empty() && stream_.at_name(end));
+  return stream_.at(TokenType::kVariableEnd) || stream_.at(TokenType::kBlockEnd) ||
+         stream_.at_operator(")") || (!end.empty() && stream_.at_name(end));
 }
 
 ExprPtr ExpressionParser::tuple(Ternary ternary, std::string_view end, bool may_be_empty) {
@@ -150,7 +152,8 @@ ExprPtr ExpressionParser::comparison() {
     if (const auto found = compare_operator(stream_.current())) {
       op = *found;
       stream_.take();
-    } else if (stream_.at_name("not") && stream_.ahead().type == TokenType::kName && stream_.ahead().text == "in") {
+    } else if (stream_.at_name("not") && stream_.ahead().type == TokenType::kName &&
+               stream_.ahead().text == "in") {
       op = CompareOp::kNotIn;
       stream_.take();
       stream_.take();
@@ -222,86 +225,6 @@ ExprPtr ExpressionParser::unary(bool with_filter) {
   return with_filter ? filter_or_test(std::move(node)) : std::move(node);
 }
 
-ExprPtr ExpressionParser::primary() {
-  switch (stream_.current().type) {
-    case TokenType::kName: return name();
-    case TokenType::kString: return text();
-    case TokenType::kInteger: {
-      const Token& token = stream_.take();
-      auto node = std::make_unique<Constant>(token.line, ConstantType::kInt);
-      node->integer = token.integer;
-      return node;
-    }
-    case TokenType::kFloat: {
-      const Token& token = stream_.take();
-      auto node = std::make_unique<Constant>(token.line, ConstantType::kFloat);
-      node->floating = token.floating;
-      return node;
-    }
-    default: break;
-  }
-  if (stream_.skip_operator("(")) {
-    ExprPtr inside = tuple(Ternary::kAllowed, {}, true);
-    stream_.expect_operator(")");
-    return inside;
-  }
-  if (stream_.at_operator("[")) return list();
-  if (stream_.at_operator("{")) return dict();
-  stream_.fail_expected("an expression");
-}
-
-ExprPtr ExpressionParser::name() {
-  const Token& token = stream_.take();
-  const std::string_view text = token.text;
-  if (text == "true" || text == "True" || text == "false" || text == "False") {
-    auto node = std::make_unique<Constant>(token.line, ConstantType::kBool);
-    node->integer = text == "true" || text == "True" ? 1 : 0;
-    return node;
-  }
-  if (text == "none" || text == "None") return std::make_unique<Constant>(token.line, ConstantType::kNone);
-  uses.caller = uses.caller || text == "caller";
-  uses.more_positional = uses.more_positional || text == "varargs";
-  uses.more_named = uses.more_named || text == "kwargs";
-  return std::make_unique<Name>(token.line, std::string(text));
-}
-
-// Literals that stand side by side are one.
-ExprPtr ExpressionParser::text() {
-  const int line = stream_.line();
-  std::string joined;
-  while (stream_.at(TokenType::kString)) joined += stream_.take().text;
-  return std::make_unique<TextLiteral>(line, std::move(joined), n_literals++);
-}
-
-ExprPtr ExpressionParser::list() {
-  auto node = std::make_unique<ItemsLiteral>(ExprKind::kList, stream_.take().line);
-  while (!stream_.at_operator("]")) {
-    if (!node->items.empty()) {
-      stream_.expect_operator(",");
-      if (stream_.at_operator("]")) break;
-    }
-    node->items.push_back(adopt(*node, expression()));
-  }
-  stream_.take();
-  return node;
-}
-
-ExprPtr ExpressionParser::dict() {
-  auto node = std::make_unique<DictLiteral>(stream_.take().line);
-  while (!stream_.at_operator("}")) {
-    if (!node->items.empty()) {
-      stream_.expect_operator(",");
-      if (stream_.at_operator("}")) break;
-    }
-    ExprPtr key = adopt(*node, expression());
-    stream_.expect_operator(":");
-    ExprPtr value = adopt(*node, expression());
-    node->items.emplace_back(std::move(key), std::move(value));
-  }
-  stream_.take();
-  return node;
-}
-
 ExprPtr ExpressionParser::postfix(ExprPtr node) {
   while (true) {
     if (stream_.at_operator(".") || stream_.at_operator("[")) {
@@ -338,7 +261,8 @@ ExprPtr ExpressionParser::subscript(ExprPtr node) {
       attribute->object = adopt(*attribute, std::move(node));
       return attribute;
     }
-    if (which.type != TokenType::kInteger) fail_at(which.line, "behind '.' stands neither a name nor a number");
+    if (which.type != TokenType::kInteger)
+      fail_at(which.line, "behind '.' stands neither a name nor a number");
     auto index = std::make_unique<Constant>(which.line, ConstantType::kInt);
     index->integer = which.integer;
     item->key = std::move(index);
@@ -349,7 +273,8 @@ ExprPtr ExpressionParser::subscript(ExprPtr node) {
       keys.push_back(slice_or_expression());
     }
     stream_.take();
-    if (keys.size() != 1) fail_at(token.line, "there are " + std::to_string(keys.size()) + " keys in '[]', not one");
+    if (keys.size() != 1)
+      fail_at(token.line, "there are " + std::to_string(keys.size()) + " keys in '[]', not one");
     item->key = adopt(*item, std::move(keys.front()));
   }
   item->object = adopt(*item, std::move(node));
@@ -399,7 +324,8 @@ void ExpressionParser::argument(Expr& parent, CallArguments& arguments) {
     }
     arguments.named.emplace_back(std::move(name), adopt(parent, expression()));
   } else {
-    require(arguments.more_positional == nullptr && arguments.more_named == nullptr && arguments.named.empty());
+    require(arguments.more_positional == nullptr && arguments.more_named == nullptr &&
+            arguments.named.empty());
     arguments.positional.push_back(adopt(parent, expression()));
   }
 }
@@ -439,7 +365,8 @@ ExprPtr ExpressionParser::test(ExprPtr node) {
   auto made = std::make_unique<Applied>(ExprKind::kTest, token.line, std::string(token.text));
   const auto begins_argument = [&] {
     switch (stream_.current().type) {
-      case TokenType::kName: return !stream_.at_name("else") && !stream_.at_name("or") && !stream_.at_name("and");
+      case TokenType::kName:
+        return !stream_.at_name("else") && !stream_.at_name("or") && !stream_.at_name("and");
       case TokenType::kString:
       case TokenType::kInteger:
       case TokenType::kFloat: return true;

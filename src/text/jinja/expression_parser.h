@@ -35,7 +35,8 @@ class ExpressionParser {
   enum class Ternary { kAllowed, kNot };  // in "for x in a if b" the "if" is not the expression's
 
   ExprPtr expression(Ternary ternary = Ternary::kAllowed);
-  // One expression, or several with commas as a tuple. It ends at the tag's end, at ")" and at the name `end`.
+  // One expression, or several with commas as a tuple. It ends at the tag's end, at ")" and at the name
+  // `end`.
   ExprPtr tuple(Ternary ternary = Ternary::kAllowed, std::string_view end = {}, bool may_be_empty = false);
   // "|upper|trim" without an input, as blocks have them; `first_bare`: the first one has no "|" before it.
   ExprPtr filters(ExprPtr input, bool first_bare = false);

@@ -48,9 +48,9 @@ std::vector<Value> mapped_attribute(Given& given) {
 Value map(Given& given) {
   const Arguments& all = given.rest;
   const auto& named = all.named;
-  const bool by_attribute = all.positional.empty() && std::any_of(named.begin(), named.end(), [](const auto& argument) {
-                              return argument.first == "attribute";
-                            });
+  const bool by_attribute = all.positional.empty() &&
+                            std::any_of(named.begin(), named.end(),
+                                        [](const auto& argument) { return argument.first == "attribute"; });
   std::vector<Value> out;
   if (by_attribute) {
     out = mapped_attribute(given);
@@ -72,8 +72,8 @@ Value choose(Given& given, bool by_attribute, bool wanted) {
   std::vector<Value> kept;
   for (const Value item : items_if_any(given)) {
     const Value value = by_attribute ? path.of(item) : item;
-    const bool holds = has_test ? given.renderer.apply_test(name_argument(all, n_before, "test to choose by"), value,
-                                                            without_first(all, n_before + 1))
+    const bool holds = has_test ? given.renderer.apply_test(name_argument(all, n_before, "test to choose by"),
+                                                            value, without_first(all, n_before + 1))
                                 : is_true(value);
     if (holds == wanted) kept.push_back(item);
   }
@@ -86,7 +86,7 @@ Value selectattr(Given& given) { return choose(given, true, true); }
 Value rejectattr(Given& given) { return choose(given, true, false); }
 
 constexpr Builtin kFilters[] = {
-    {"map", map, "*"},           {"reject", reject, "*"},         {"rejectattr", rejectattr, "*"},
+    {"map", map, "*"},       {"reject", reject, "*"},         {"rejectattr", rejectattr, "*"},
     {"select", select, "*"}, {"selectattr", selectattr, "*"},
 };
 

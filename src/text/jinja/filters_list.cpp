@@ -40,7 +40,8 @@ Value first(Given& given) {
     return given.heap.undefined("there is no first item, which thus is undefined");
   }
   const std::vector<Value> items = items_of(given.self, given.heap);
-  return items.empty() ? given.heap.undefined("there is no first item, which thus is undefined") : items.front();
+  return items.empty() ? given.heap.undefined("there is no first item, which thus is undefined")
+                       : items.front();
 }
 
 Value last(Given& given) {
@@ -48,7 +49,8 @@ Value last(Given& given) {
     throw Trouble("a generator has no last item");
   }
   const std::vector<Value> items = items_of(given.self, given.heap);
-  return items.empty() ? given.heap.undefined("there is no last item, which thus is undefined") : items.back();
+  return items.empty() ? given.heap.undefined("there is no last item, which thus is undefined")
+                       : items.back();
 }
 
 Value to_list(Given& given) { return given.heap.list(items_of(given.self, given.heap)); }
@@ -60,6 +62,9 @@ Value iterator(Given& given, std::vector<Value> items) {
 Value reverse(Given& given) {
   std::vector<Value> items = items_of(given.self, given.heap);
   std::reverse(items.begin(), items.end());
+  const bool is_iterator =
+      given.self.is(Kind::kSequence) && given.self.sequence().type == SequenceType::kIterator;
+  if (is_iterator) return given.heap.list(std::move(items));
   if (!given.self.is(Kind::kText)) return iterator(given, std::move(items));
   Text out;
   for (const Value item : items) out.append(item.text());
@@ -74,7 +79,8 @@ Value pairs_of(Heap& heap, const Dict& dict, SequenceType type) {
 
 Value items(Given& given) {
   if (given.self.is_undefined()) return iterator(given, {});
-  if (!given.self.is(Kind::kDict)) throw Trouble(std::string("a value of type ") + type_name(given.self) + " has no pairs");
+  if (!given.self.is(Kind::kDict))
+    throw Trouble(std::string("a value of type ") + type_name(given.self) + " has no pairs");
   return pairs_of(given.heap, given.self.dict(), SequenceType::kIterator);
 }
 
@@ -92,7 +98,8 @@ std::vector<Value> sorted(std::vector<Value> all, bool descending, const KeyOf& 
 }
 
 Value dictsort(Given& given) {
-  if (!given.self.is(Kind::kDict)) throw Trouble(std::string("dictsort needs a dict, not ") + type_name(given.self));
+  if (!given.self.is(Kind::kDict))
+    throw Trouble(std::string("dictsort needs a dict, not ") + type_name(given.self));
   const std::string by = given.has(1) ? given.text(1).bytes() : "key";
   if (by != "key" && by != "value") throw Trouble("dictsort sorts by 'key' or by 'value'");
   const bool case_sensitive = given.flag(0, false);
@@ -108,7 +115,8 @@ Value sort(Given& given) {
   const bool case_sensitive = given.flag(1, false);
   const auto key_of = [&](Value item) {
     std::vector<Value> keys;
-    for (const AttributePath& path : paths) keys.push_back(case_key(path.of(item), case_sensitive, given.heap));
+    for (const AttributePath& path : paths)
+      keys.push_back(case_key(path.of(item), case_sensitive, given.heap));
     return given.heap.list(std::move(keys));
   };
   return given.heap.list(sorted(items_of(given.self, given.heap), given.flag(0, false), key_of, given.heap));
@@ -120,8 +128,8 @@ Value unique(Given& given) {
   std::vector<Value> seen;
   for (const Value item : items_of(given.self, given.heap)) {
     const Value key = case_key(path.of(item), given.flag(0, false), given.heap);
-    const bool is_there =
-        std::any_of(seen.begin(), seen.end(), [&](Value other) { return equals(other, key, given.budget()); });
+    const bool is_there = std::any_of(seen.begin(), seen.end(),
+                                      [&](Value other) { return equals(other, key, given.budget()); });
     if (is_there) continue;
     seen.push_back(key);
     kept.push_back(item);
@@ -144,10 +152,12 @@ Value extreme(Given& given, bool largest) {
   std::optional<std::pair<Value, Value>> best;
   for (const Value item : items_of(given.self, given.heap)) {
     const Value key = case_key(path.of(item), given.flag(0, false), given.heap);
-    const bool better = !best || (largest ? is_less(best->first, key, given.budget()) : is_less(key, best->first, given.budget()));
+    const bool better = !best || (largest ? is_less(best->first, key, given.budget())
+                                          : is_less(key, best->first, given.budget()));
     if (better) best.emplace(key, item);
   }
-  return best ? best->second : given.heap.undefined("there are no items, of which the extreme thus is undefined");
+  return best ? best->second
+              : given.heap.undefined("there are no items, of which the extreme thus is undefined");
 }
 
 Value min_of(Given& given) { return extreme(given, false); }
@@ -199,7 +209,8 @@ Value batch(Given& given) {
 // So many lists, of which the first ones are longer by one where the items do not divide.
 Value slice(Given& given) {
   const int64_t n = given.integer(0, 0);
-  if (n < 1 || n > kMaxRange) throw Trouble("slices into a number of lists between 1 and " + std::to_string(kMaxRange));
+  if (n < 1 || n > kMaxRange)
+    throw Trouble("slices into a number of lists between 1 and " + std::to_string(kMaxRange));
   const std::vector<Value> all = items_of(given.self, given.heap);
   const size_t n_each = all.size() / static_cast<size_t>(n);
   const size_t n_longer = all.size() % static_cast<size_t>(n);
@@ -207,7 +218,8 @@ Value slice(Given& given) {
   size_t at = 0;
   for (size_t i = 0; i < static_cast<size_t>(n); ++i) {
     const size_t size = n_each + (i < n_longer ? 1 : 0);
-    std::vector<Value> part(all.begin() + static_cast<ptrdiff_t>(at), all.begin() + static_cast<ptrdiff_t>(at + size));
+    std::vector<Value> part(all.begin() + static_cast<ptrdiff_t>(at),
+                            all.begin() + static_cast<ptrdiff_t>(at + size));
     if (given.is_given_and_not_none(1) && i >= n_longer) part.push_back(given.at(1));
     slices.push_back(given.heap.list(std::move(part)));
     at += size;

@@ -16,7 +16,8 @@ namespace {
 std::string without_underscores(std::string_view text) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
-    const bool between_digits = i > 0 && i + 1 < text.size() && std::isdigit(static_cast<unsigned char>(text[i - 1])) &&
+    const bool between_digits = i > 0 && i + 1 < text.size() &&
+                                std::isdigit(static_cast<unsigned char>(text[i - 1])) &&
                                 std::isdigit(static_cast<unsigned char>(text[i + 1]));
     if (text[i] != '_' || !between_digits) out += text[i];
   }
@@ -34,7 +35,8 @@ std::optional<int64_t> read_integer(std::string_view text, int64_t base) {
   const bool negative = rest.starts_with('-');
   if (negative || rest.starts_with('+')) rest.remove_prefix(1);
   const char prefix = rest.size() > 1 && rest[0] == '0' ? static_cast<char>(rest[1] | 0x20) : '\0';
-  if ((prefix == 'x' && base == 16) || (prefix == 'o' && base == 8) || (prefix == 'b' && base == 2)) rest.remove_prefix(2);
+  if ((prefix == 'x' && base == 16) || (prefix == 'o' && base == 8) || (prefix == 'b' && base == 2))
+    rest.remove_prefix(2);
   if (rest.empty() || base < 2 || base > 36 || rest.starts_with('-')) return std::nullopt;
   int64_t value = 0;
   const auto got = std::from_chars(rest.data(), rest.data() + rest.size(), value, static_cast<int>(base));
@@ -115,7 +117,8 @@ Value round_to(Given& given) {
     if (precision >= 0) return value;
     return Value::integer(static_cast<int64_t>(rounded(value.as_float(), static_cast<int>(precision))));
   }
-  if (method != "ceil" && method != "floor") throw Trouble("rounds neither to 'common' nor to 'ceil' or 'floor'");
+  if (method != "ceil" && method != "floor")
+    throw Trouble("rounds neither to 'common' nor to 'ceil' or 'floor'");
   const double scale = std::pow(10.0, static_cast<double>(precision));
   const double scaled = value.as_float() * scale;
   return Value::floating((method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / scale);

@@ -16,8 +16,9 @@ Value lower(Given& given) { return given.heap.text(map_characters(given.self_tex
 
 Value capitalize(Given& given) {
   bool first = true;
-  return given.heap.text(map_characters(
-      given.self_text(), [&](uint32_t c) { return std::exchange(first, false) ? to_title(c) : to_lower(c); }));
+  return given.heap.text(map_characters(given.self_text(), [&](uint32_t c) {
+    return std::exchange(first, false) ? to_title(c) : to_lower(c);
+  }));
 }
 
 // Words begin behind white space and behind - ( { [ <, as Jinja has them.
@@ -41,11 +42,13 @@ Value replace(Given& given) {
   const int64_t most = given.is_given_and_not_none(2) ? given.integer(2, -1) : -1;
   const size_t limit = most < 0 ? std::string_view::npos : static_cast<size_t>(most);
   const Text from = printed(given.at(0), given.budget());
-  return given.heap.text(
-      replace_text(given.self_text(), from.bytes(), printed(given.at(1), given.budget()), limit, given.budget()));
+  return given.heap.text(replace_text(given.self_text(), from.bytes(), printed(given.at(1), given.budget()),
+                                      limit, given.budget()));
 }
 
-Value string(Given& given) { return given.self.is(Kind::kText) ? given.self : given.heap.text(given.self_text()); }
+Value string(Given& given) {
+  return given.self.is(Kind::kText) ? given.self : given.heap.text(given.self_text());
+}
 
 Value escape(Given& given) {
   Text out;
@@ -65,7 +68,8 @@ Value escape(Given& given) {
 }
 
 Value indent(Given& given) {
-  const Text& self = given.self.is(Kind::kText) ? given.self.text() : throw Trouble("indents what is no text");
+  const Text& self =
+      given.self.is(Kind::kText) ? given.self.text() : throw Trouble("indents what is no text");
   Text indention;
   if (given.has(0) && given.at(0).is(Kind::kText)) {
     indention = given.text(0);
@@ -106,7 +110,8 @@ Value wordcount(Given& given) {
 
 // Keeps `length` characters with the end mark, and cuts at a space unless words may be cut.
 Value truncate(Given& given) {
-  const Text& self = given.self.is(Kind::kText) ? given.self.text() : throw Trouble("truncates what is no text");
+  const Text& self =
+      given.self.is(Kind::kText) ? given.self.text() : throw Trouble("truncates what is no text");
   const int64_t length = given.integer(0, 255);
   const Text end = given.has(2) ? given.text(2) : Text("...", Origin::kOutside);
   const auto n_end = static_cast<int64_t>(count_characters(end.bytes()));

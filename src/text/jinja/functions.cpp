@@ -56,7 +56,7 @@ Value make_entries(Given& given, Kind kind) {
     }
   }
   for (const auto& [name, value] : given.rest.named) {
-    put(given.heap.text(std::string(name), Origin::kTemplate), value);
+    put(given.heap.text(std::string(name), Origin::kOutside), value);  // may come from a message, by **
   }
   return Value::object(kind, dict);
 }

@@ -36,10 +36,12 @@ void append_json_character(std::string_view bytes, const Character& c, bool asci
 
 class JsonPrinter {
  public:
-  JsonPrinter(const JsonStyle& style, Text& out, Budget& budget) : style_(style), out_(out), budget_(budget) {}
+  JsonPrinter(const JsonStyle& style, Text& out, Budget& budget)
+      : style_(style), out_(out), budget_(budget) {}
 
   void print(Value value, size_t depth = 0) {
-    if (depth > kMaxValueDepth) throw Trouble("makes JSON of values that lie deeper in each other than they may");
+    if (depth > kMaxValueDepth)
+      throw Trouble("makes JSON of values that lie deeper in each other than they may");
     const size_t before = out_.size();
     print_one(value, depth);
     budget_.take_bytes(out_.size() - before);

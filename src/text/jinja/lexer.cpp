@@ -204,7 +204,8 @@ class Lexer {
       advance(leading_space(rest()));
       if (at_ == source_.size()) fail_at(line, "the tag that begins here has no end");
       const bool is_block = end_type == TokenType::kBlockEnd;
-      const size_t end = open_.empty() ? (is_block ? end_bytes(rest(), "%}") : variable_end_bytes(rest())) : 0;
+      const size_t end =
+          open_.empty() ? (is_block ? end_bytes(rest(), "%}") : variable_end_bytes(rest())) : 0;
       if (end > 0) {
         add(end_type, is_block ? "%}" : "}}");
         advance(end);
@@ -258,7 +259,8 @@ class Lexer {
   char char_at(size_t at) const { return at < source_.size() ? source_[at] : '\0'; }
 
   void read_number() {
-    if (source_[at_] == '0' && std::string_view("xXoObB").find(char_at(at_ + 1)) != kNone && at_ + 1 < source_.size()) {
+    if (source_[at_] == '0' && std::string_view("xXoObB").find(char_at(at_ + 1)) != kNone &&
+        at_ + 1 < source_.size()) {
       read_prefixed();
       return;
     }
@@ -310,7 +312,8 @@ class Lexer {
       return;
     }
     const char c = source_[at_];
-    if (kOne.find(c) == kNone) fail_at(line_, "the character " + quoted(rest().substr(0, 1)) + " means nothing here");
+    if (kOne.find(c) == kNone)
+      fail_at(line_, "the character " + quoted(rest().substr(0, 1)) + " means nothing here");
     balance(c);
     add(TokenType::kOperator, rest().substr(0, 1));
     ++at_;
@@ -324,7 +327,8 @@ class Lexer {
     if (c != ')' && c != ']' && c != '}') return;
     if (open_.empty()) fail_at(line_, "the bracket " + quoted({&c, 1}) + " closes nothing");
     if (open_.back() != c) {
-      fail_at(line_, "the bracket " + quoted({&c, 1}) + " stands where " + quoted({&open_.back(), 1}) + " is due");
+      fail_at(line_,
+              "the bracket " + quoted({&c, 1}) + " stands where " + quoted({&open_.back(), 1}) + " is due");
     }
     open_.pop_back();
   }

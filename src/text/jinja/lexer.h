@@ -39,7 +39,8 @@ struct TokenList {
   std::vector<Token> tokens;
 };
 
-// Throws Error of one sentence that names the line. The list must not be moved afterwards, as it views itself.
+// Throws Error of one sentence that names the line. The list must not be moved afterwards, as it views
+// itself.
 void read_tokens(std::string_view source, TokenList& list);
 
 // Error "the chat template, line 7: ...".

@@ -14,7 +14,9 @@ bool is_list_like(SequenceType type) {
 }
 
 // Lists equal lists, and tuples tuples, only.
-SequenceType comparable_type(SequenceType type) { return type == SequenceType::kGroup ? SequenceType::kTuple : type; }
+SequenceType comparable_type(SequenceType type) {
+  return type == SequenceType::kGroup ? SequenceType::kTuple : type;
+}
 
 bool equals_at(Value a, Value b, Budget& budget, size_t depth);
 
@@ -80,7 +82,8 @@ bool is_less_at(Value a, Value b, Budget& budget, size_t depth) {
   const auto& left = a.sequence().items;
   const auto& right = b.sequence().items;
   for (size_t i = 0; i < std::min(left.size(), right.size()); ++i) {
-    if (!equals_at(left[i], right[i], budget, depth + 1)) return is_less_at(left[i], right[i], budget, depth + 1);
+    if (!equals_at(left[i], right[i], budget, depth + 1))
+      return is_less_at(left[i], right[i], budget, depth + 1);
   }
   return left.size() < right.size();
 }
@@ -92,7 +95,8 @@ bool is_less(Value a, Value b, Budget& budget) { return is_less_at(a, b, budget,
 
 bool compare(CompareOp op, Value a, Value b, Heap& heap) {
   Budget& budget = heap.budget();
-  const bool is_nan = (a.is(Kind::kFloat) && std::isnan(a.floating())) || (b.is(Kind::kFloat) && std::isnan(b.floating()));
+  const bool is_nan =
+      (a.is(Kind::kFloat) && std::isnan(a.floating())) || (b.is(Kind::kFloat) && std::isnan(b.floating()));
   switch (op) {
     case CompareOp::kEqual: return equals(a, b, budget);
     case CompareOp::kNotEqual: return !equals(a, b, budget);
@@ -104,6 +108,11 @@ bool compare(CompareOp op, Value a, Value b, Heap& heap) {
     case CompareOp::kNotIn: return !contains(b, a, heap);
   }
   return false;
+}
+
+void require_key(Value key) {
+  const bool is_list = key.is(Kind::kSequence) && key.sequence().type == SequenceType::kList;
+  if (is_list || key.is(Kind::kDict)) throw Trouble(std::string("a ") + type_name(key) + " cannot be a key");
 }
 
 const Value* find_key(const Dict& dict, Value key, Budget& budget) {
@@ -126,7 +135,9 @@ bool contains(Value container, Value item, Heap& heap) {
       }
       budget.take_bytes(container.text().size());
       return container.bytes().find(item.bytes()) != std::string_view::npos;
-    case Kind::kDict: return find_key(container.dict(), item, budget) != nullptr;
+    case Kind::kDict:
+      require_key(item);
+      return find_key(container.dict(), item, budget) != nullptr;
     case Kind::kSequence: {
       const std::vector<Value> items = items_of(container, heap);
       return std::any_of(items.begin(), items.end(), [&](Value each) { return equals(each, item, budget); });
@@ -161,7 +172,8 @@ std::vector<Value> items_of(Value value, Heap& heap) {
       heap.budget().take_steps(value.dict().entries.size());
       for (const auto& entry : value.dict().entries) items.push_back(entry.first);
       break;
-    default: throw Trouble(std::string("a value of type ") + type_name(value) + " has no items to go through");
+    default:
+      throw Trouble(std::string("a value of type ") + type_name(value) + " has no items to go through");
   }
   return items;
 }
@@ -195,7 +207,8 @@ Value checked(bool overflows, int64_t result) {
 
 Value repeated(Value value, int64_t times, Heap& heap) {
   const auto n = static_cast<size_t>(std::max<int64_t>(times, 0));
-  const size_t size = value.is(Kind::kText) ? value.text().size() : value.sequence().items.size() * sizeof(Value);
+  const size_t size =
+      value.is(Kind::kText) ? value.text().size() : value.sequence().items.size() * sizeof(Value);
   if (size > 0 && n > 0) {
     if (n > (size_t{1} << 40) / size) heap.budget().check_memory(SIZE_MAX);
     heap.budget().check_memory(n * size);
@@ -208,7 +221,8 @@ Value repeated(Value value, int64_t times, Heap& heap) {
   }
   const Sequence& sequence = value.sequence();
   std::vector<Value> items;
-  for (size_t i = 0; i < n && size > 0; ++i) items.insert(items.end(), sequence.items.begin(), sequence.items.end());
+  for (size_t i = 0; i < n && size > 0; ++i)
+    items.insert(items.end(), sequence.items.begin(), sequence.items.end());
   return heap.sequence(comparable_type(sequence.type), std::move(items));
 }
 
@@ -302,7 +316,8 @@ Value power(Value a, Value b) {
 Value negated(Value value) {
   if (value.is(Kind::kFloat)) return Value::floating(-value.floating());
   require_defined(value, "negated");
-  if (!value.is_integral()) throw Trouble(std::string("a value of type ") + type_name(value) + " has no negative");
+  if (!value.is_integral())
+    throw Trouble(std::string("a value of type ") + type_name(value) + " has no negative");
   int64_t result = 0;
   const bool overflows = __builtin_sub_overflow(int64_t{0}, value.integer(), &result);
   return checked(overflows, result);

@@ -21,6 +21,8 @@ Value unchanged(Value value);  // unary plus
 // What a loop over the value sees: items, keys, characters. An iterator is used up by it.
 std::vector<Value> items_of(Value value, Heap& heap);
 size_t length_of(Value value);
+// Throws Trouble for what cannot be a key: lists and dicts.
+void require_key(Value key);
 // The value under a key that may be of any kind; nullptr where there is none.
 const Value* find_key(const Dict& dict, Value key, Budget& budget);
 

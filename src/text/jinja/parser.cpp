@@ -50,7 +50,8 @@ class StatementParser {
         end_of_tag();
       }
     }
-    if (ends.size() > 0) fail_at(line, "there is no tag " + quoted(*(ends.end() - 1)) + " to the block that begins here");
+    if (ends.size() > 0)
+      fail_at(line, "there is no tag " + quoted(*(ends.end() - 1)) + " to the block that begins here");
     return all;
   }
 
@@ -84,8 +85,10 @@ class StatementParser {
   }
 
   std::unique_ptr<Statement> loop_control(int line, bool is_break) {
-    if (!in_loop_) fail_at(line, std::string(is_break ? "'break'" : "'continue'") + " stands outside of a loop");
-    return std::make_unique<LoopControlNode>(is_break ? StatementKind::kBreak : StatementKind::kContinue, line);
+    if (!in_loop_)
+      fail_at(line, std::string(is_break ? "'break'" : "'continue'") + " stands outside of a loop");
+    return std::make_unique<LoopControlNode>(is_break ? StatementKind::kBreak : StatementKind::kContinue,
+                                             line);
   }
 
   std::unique_ptr<Statement> if_statement(int line) {
@@ -141,7 +144,8 @@ class StatementParser {
       if (stream_.skip_operator("=")) {
         macro.defaults.push_back(expressions_.expression());
       } else if (!macro.defaults.empty()) {
-        fail_at(token.line, "the parameter " + quoted(token.text) + " without a default follows one that has one");
+        fail_at(token.line,
+                "the parameter " + quoted(token.text) + " without a default follows one that has one");
       }
     }
     stream_.take();

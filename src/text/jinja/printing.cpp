@@ -31,7 +31,10 @@ void append_repr_character(std::string_view bytes, const Character& c, char quot
   } else if (is_printable(c.code_point)) {
     out += bytes;
   } else {
-    append_hex(c.code_point < 0x100 ? "\\x%02x" : c.code_point < 0x10000 ? "\\u%04x" : "\\U%08x", c.code_point, out);
+    append_hex(c.code_point < 0x100     ? "\\x%02x"
+               : c.code_point < 0x10000 ? "\\u%04x"
+                                        : "\\U%08x",
+               c.code_point, out);
   }
 }
 
@@ -100,14 +103,16 @@ class ReprPrinter {
     switch (sequence.type) {
       case SequenceType::kList: return print_items(sequence, "[", "]", depth);
       case SequenceType::kTuple:
-      case SequenceType::kGroup: return print_items(sequence, "(", sequence.items.size() == 1 ? ",)" : ")", depth);
+      case SequenceType::kGroup:
+        return print_items(sequence, "(", sequence.items.size() == 1 ? ",)" : ")", depth);
       case SequenceType::kKeys: return print_items(sequence, "dict_keys([", "])", depth);
       case SequenceType::kValues: return print_items(sequence, "dict_values([", "])", depth);
       case SequenceType::kItems: return print_items(sequence, "dict_items([", "])", depth);
       case SequenceType::kIterator: return put("<generator>");
       case SequenceType::kRange: break;
     }
-    std::string text = "range(" + std::to_string(sequence.range[0]) + ", " + std::to_string(sequence.range[1]);
+    std::string text =
+        "range(" + std::to_string(sequence.range[0]) + ", " + std::to_string(sequence.range[1]);
     if (sequence.range[2] != 1) text += ", " + std::to_string(sequence.range[2]);
     put(text + ")");
   }

@@ -7,7 +7,8 @@
 
 namespace quire::jinja {
 
-// What {{ value }} prints: texts as they are, with their origin. All else is from outside but the texts within.
+// What {{ value }} prints: texts as they are, with their origin. All else is from outside but the texts
+// within.
 void append_printed(Value value, Text& out, Budget& budget);
 Text printed(Value value, Budget& budget);
 // As within a list: texts in quotes and with escapes.

@@ -70,6 +70,7 @@ Text Renderer::run() {
 }
 
 Scope* Renderer::open_scope() {
+  budget_.take_memory(200);  // of the names to come
   auto* scope = heap_.make<Scope>();
   scope->parent = scope_;
   return scope;
@@ -173,7 +174,7 @@ Renderer::Flow Renderer::run_loop(const ForNode& node, const std::vector<Value>&
     loop->index = i;
     line_ = node.line;
     assign(node.target, items[i]);
-    scope_->set("loop", loop_value);
+    scope_->set("loop", loop_value, budget_);
     if (run_body(node.body) == Flow::kBreak) break;
   }
   static const std::vector<Value> kNothing;
@@ -215,7 +216,7 @@ Value Renderer::macro(const MacroNode& node) {
   return Value::object(Kind::kFunction, function);
 }
 
-void Renderer::define_macro(const MacroNode& node) { scope_->set(node.name, macro(node)); }
+void Renderer::define_macro(const MacroNode& node) { scope_->set(node.name, macro(node), budget_); }
 
 void Renderer::run_call_block(const CallBlockNode& node) {
   const Value function = evaluate(*node.call->function);
@@ -229,21 +230,22 @@ void Renderer::assign(const Target& target, Value value) {
   if (!target.items.empty()) {
     const std::vector<Value> items = items_of(value, heap_);
     if (items.size() != target.items.size()) {
-      throw Trouble("assigns " + std::to_string(items.size()) + " values to " + std::to_string(target.items.size()) +
-                    " names");
+      throw Trouble("assigns " + std::to_string(items.size()) + " values to " +
+                    std::to_string(target.items.size()) + " names");
     }
     for (size_t i = 0; i < items.size(); ++i) assign(target.items[i], items[i]);
     return;
   }
   if (target.attribute.empty()) {
-    scope_->set(target.name, value);
+    scope_->set(target.name, value, budget_);
     return;
   }
-  const Value* object = scope_->find(target.name);
+  const Value* object = scope_->find(target.name, budget_);
   if (object == nullptr || !object->is(Kind::kNamespace)) {
     throw Trouble("assigns to an attribute of " + quoted(target.name) + ", which is no namespace");
   }
   Dict& members = object->dict();
+  budget_.take_steps(members.entries.size() / 8);
   if (const Value* there = members.find(target.attribute)) {
     *const_cast<Value*>(there) = value;  // of a namespace, which may change
   } else {

@@ -21,7 +21,7 @@ class Renderer {
   Renderer(const Ast& ast, Heap& heap, const Moment& now);
 
   // Names that the template can use.
-  void set(std::string_view name, Value value) { globals_->set(name, value); }
+  void set(std::string_view name, Value value) { globals_->set(name, value, budget_); }
   // All of the template's output. Throws Trouble.
   Text run();
 

@@ -1,10 +1,11 @@
-// A Jinja template, as chat templates are written: parsed once, rendered with values from outside. Our own small
-// interpreter of what these use, in the settings of transformers: no access to anything but the values given, and
-// limits on steps, memory, nesting and output, so that any template ends, at worst with an Error of one sentence.
+// A Jinja template, as chat templates are written: parsed once, rendered with values from outside. Our own
+// small interpreter of what these use, in the settings of transformers: no access to anything but the values
+// given, and limits on steps, memory, nesting and output, so that any template ends, at worst with an Error
+// of one sentence.
 //
-// What is left out is refused by name: inheritance, includes and imports, recursive loops, autoescape, and the filters
-// filesizeformat, pprint, random, striptags, urlencode, urlize, wordwrap and xmlattr. Integers have 64 bits, and case
-// mappings go from one character to one.
+// What is left out is refused by name: inheritance, includes and imports, recursive loops, autoescape, and
+// the filters filesizeformat, pprint, random, striptags, urlencode, urlize, wordwrap and xmlattr. Integers
+// have 64 bits, and case mappings go from one character to one.
 #pragma once
 
 #include <ctime>
@@ -25,8 +26,8 @@ class Template {
   // Throws Error with the line.
   static Template parse(std::string_view source);
 
-  // What the template prints for the values, with the origin of each byte; literals are the template's, and so is
-  // what `values` marks as such. `now` is what strftime_now() knows. Throws Error with the line.
+  // What the template prints for the values, with the origin of each byte; literals are the template's, and
+  // so is what `values` marks as such. `now` is what strftime_now() knows. Throws Error with the line.
   Text render(const DataObject& values, const std::tm& now, const Limits& limits = {}) const;
   // At the present local time.
   Text render(const DataObject& values) const;

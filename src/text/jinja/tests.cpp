@@ -19,12 +19,17 @@ Value floating(Given& given) { return is_kind(given, Kind::kFloat); }
 Value string(Given& given) { return is_kind(given, Kind::kText); }
 Value mapping(Given& given) { return is_kind(given, Kind::kDict); }
 Value number(Given& given) { return Value::boolean(given.self.is_number()); }
-Value is_false(Given& given) { return Value::boolean(given.self.is(Kind::kBool) && given.self.integer() == 0); }
-Value is_true_itself(Given& given) { return Value::boolean(given.self.is(Kind::kBool) && given.self.integer() == 1); }
+Value is_false(Given& given) {
+  return Value::boolean(given.self.is(Kind::kBool) && given.self.integer() == 0);
+}
+Value is_true_itself(Given& given) {
+  return Value::boolean(given.self.is(Kind::kBool) && given.self.integer() == 1);
+}
 Value escaped(Given&) { return Value::boolean(false); }
 
 Value callable(Given& given) {
-  return Value::boolean(given.self.is(Kind::kFunction) || given.self.is(Kind::kJoiner) || given.self.is_undefined());
+  return Value::boolean(given.self.is(Kind::kFunction) || given.self.is(Kind::kJoiner) ||
+                        given.self.is_undefined());
 }
 
 Value iterable(Given& given) {
@@ -39,8 +44,8 @@ Value sequence(Given& given) {
   if (value.is(Kind::kText) || value.is(Kind::kDict) || value.is_undefined()) return Value::boolean(true);
   if (!value.is(Kind::kSequence)) return Value::boolean(false);
   const SequenceType type = value.sequence().type;
-  return Value::boolean(type == SequenceType::kList || type == SequenceType::kTuple || type == SequenceType::kRange ||
-                        type == SequenceType::kGroup);
+  return Value::boolean(type == SequenceType::kList || type == SequenceType::kTuple ||
+                        type == SequenceType::kRange || type == SequenceType::kGroup);
 }
 
 Value remainder(Given& given, Value divisor) {
@@ -132,7 +137,8 @@ constexpr Builtin kTests[] = {
 }  // namespace
 
 const Builtin* find_test(std::string_view name) {
-  const auto* found = std::find_if(std::begin(kTests), std::end(kTests), [&](const Builtin& b) { return b.name == name; });
+  const auto* found =
+      std::find_if(std::begin(kTests), std::end(kTests), [&](const Builtin& b) { return b.name == name; });
   return found == std::end(kTests) ? nullptr : found;
 }
 

@@ -1,5 +1,5 @@
-// Methods of texts that give a changed text. What stays keeps its origin; what is filled in is from outside, unless
-// it is given as a text.
+// Methods of texts that give a changed text. What stays keeps its origin; what is filled in is from outside,
+// unless it is given as a text.
 #include <algorithm>
 
 #include "text/jinja/builtin.h"
@@ -22,8 +22,9 @@ Value swapcase(Given& given) {
 
 Value capitalize(Given& given) {
   bool first = true;
-  return given.heap.text(map_characters(
-      given.self.text(), [&](uint32_t c) { return std::exchange(first, false) ? to_title(c) : to_lower(c); }));
+  return given.heap.text(map_characters(given.self.text(), [&](uint32_t c) {
+    return std::exchange(first, false) ? to_title(c) : to_lower(c);
+  }));
 }
 
 // A letter is upper case where the character before it is none.

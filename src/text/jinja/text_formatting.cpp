@@ -60,12 +60,18 @@ std::string float_in(const Spec& spec, double value) {
 
 std::string integer_in(const Spec& spec, int64_t value) {
   const bool negative = value < 0;
-  const uint64_t magnitude = negative ? uint64_t{0} - static_cast<uint64_t>(value) : static_cast<uint64_t>(value);
+  const uint64_t magnitude =
+      negative ? uint64_t{0} - static_cast<uint64_t>(value) : static_cast<uint64_t>(value);
   char digits[70];
-  const int base = spec.type == 'x' || spec.type == 'X' ? 16 : spec.type == 'o' ? 8 : spec.type == 'b' ? 2 : 10;
+  const int base = spec.type == 'x' || spec.type == 'X' ? 16
+                   : spec.type == 'o'                   ? 8
+                   : spec.type == 'b'                   ? 2
+                                                        : 10;
   const auto end = std::to_chars(digits, digits + sizeof digits, magnitude, base).ptr;
   std::string text(digits, end);
-  if (spec.type == 'X') std::transform(text.begin(), text.end(), text.begin(), [](char c) { return static_cast<char>(std::toupper(c)); });
+  if (spec.type == 'X')
+    std::transform(text.begin(), text.end(), text.begin(),
+                   [](char c) { return static_cast<char>(std::toupper(c)); });
   return std::string(negative ? "-" : spec.plus ? "+" : "").append(text);
 }
 
@@ -74,17 +80,22 @@ Text formatted(const Spec& spec, Value value, Budget& budget) {
   constexpr std::string_view kFloats = "feEgGF";
   const auto outside = [](std::string text) { return Text(std::move(text), Origin::kOutside); };
   if (spec.type == '%' || kFloats.find(spec.type) != std::string_view::npos) {
-    if (!value.is_number()) throw Trouble(std::string("formats a value of type ") + type_name(value) + " as a number");
+    if (!value.is_number())
+      throw Trouble(std::string("formats a value of type ") + type_name(value) + " as a number");
     Spec as = spec;
     if (spec.type == '%') as.type = 'f';
-    std::string text = float_in(as, value.as_float() * (spec.type == '%' ? 100 : 1)) + (spec.type == '%' ? "%" : "");
+    std::string text =
+        float_in(as, value.as_float() * (spec.type == '%' ? 100 : 1)) + (spec.type == '%' ? "%" : "");
     return outside(spec.grouped ? grouped(std::move(text)) : std::move(text));
   }
   const bool is_integer_type = std::string_view("dixXob").find(spec.type) != std::string_view::npos;
   if (spec.type != '\0' && is_integer_type) {
-    if (!value.is_number()) throw Trouble(std::string("formats a value of type ") + type_name(value) + " as a number");
-    if (!value.is_integral() && !(std::abs(value.as_float()) < 9e18)) throw Trouble("formats a number beyond 64 bits");
-    std::string text = integer_in(spec, value.is_integral() ? value.integer() : static_cast<int64_t>(value.as_float()));
+    if (!value.is_number())
+      throw Trouble(std::string("formats a value of type ") + type_name(value) + " as a number");
+    if (!value.is_integral() && !(std::abs(value.as_float()) < 9e18))
+      throw Trouble("formats a number beyond 64 bits");
+    std::string text =
+        integer_in(spec, value.is_integral() ? value.integer() : static_cast<int64_t>(value.as_float()));
     return outside(spec.grouped ? grouped(std::move(text)) : std::move(text));
   }
   if (spec.type != 's' && spec.type != 'r' && spec.type != '\0') {
@@ -103,7 +114,8 @@ Text formatted(const Spec& spec, Value value, Budget& budget) {
 
 void append_padded(const Spec& spec, Value value, char default_align, Text& out, Budget& budget) {
   const Text text = formatted(spec, value, budget);
-  const int missing = spec.width - static_cast<int>(std::min<size_t>(count_characters(text.bytes()), kMaxWidth));
+  const int missing =
+      spec.width - static_cast<int>(std::min<size_t>(count_characters(text.bytes()), kMaxWidth));
   const auto fill = [&](int n) {
     for (int i = 0; i < n; ++i) out.append(spec.fill, Origin::kOutside);
   };
@@ -197,7 +209,8 @@ class BraceFormatter {
         continue;
       }
       const size_t end = bytes.find('}', brace);
-      if (bytes[brace] == '}' || end == std::string_view::npos) throw Trouble("formats with a brace that stands alone");
+      if (bytes[brace] == '}' || end == std::string_view::npos)
+        throw Trouble("formats with a brace that stands alone");
       put(bytes.substr(brace + 1, end - brace - 1), out);
       at = end + 1;
     }
@@ -216,7 +229,8 @@ class BraceFormatter {
     }
     const Value value = find(name);
     read_spec(spec_text, spec);
-    append_padded(spec, value, value.is_number() && spec.type != 's' && spec.type != 'r' ? '>' : '<', out, heap_.budget());
+    append_padded(spec, value, value.is_number() && spec.type != 's' && spec.type != 'r' ? '>' : '<', out,
+                  heap_.budget());
     heap_.budget().check_memory(out.size());
   }
 
@@ -286,8 +300,10 @@ Value percent_format(Value format, const std::vector<Value>& values, Heap& heap)
     if (n_taken == values.size()) throw Trouble("formats with more values than are given");
     return values[n_taken++];
   });
-  const bool is_one_object = values.size() == 1 && (values.front().is(Kind::kDict) || values.front().is(Kind::kSequence));
-  if (n_taken < values.size() && !by_name && !is_one_object) throw Trouble("formats with fewer values than are given");
+  const bool is_one_object =
+      values.size() == 1 && (values.front().is(Kind::kDict) || values.front().is(Kind::kSequence));
+  if (n_taken < values.size() && !by_name && !is_one_object)
+    throw Trouble("formats with fewer values than are given");
   return heap.text(std::move(out));
 }
 

@@ -52,8 +52,9 @@ Value isascii(Given& given) {
 }
 
 constexpr Builtin kMethods[] = {
-    {"isalnum", isalnum},     {"isalpha", isalpha}, {"isascii", isascii}, {"isdecimal", isdigit}, {"isdigit", isdigit},
-    {"islower", islower},     {"isnumeric", isnumeric}, {"isspace", isspace}, {"isupper", isupper},
+    {"isalnum", isalnum},     {"isalpha", isalpha}, {"isascii", isascii},
+    {"isdecimal", isdigit},   {"isdigit", isdigit}, {"islower", islower},
+    {"isnumeric", isnumeric}, {"isspace", isspace}, {"isupper", isupper},
 };
 
 }  // namespace

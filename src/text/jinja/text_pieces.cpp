@@ -9,7 +9,9 @@ namespace {
 
 constexpr size_t kNone = std::string_view::npos;
 
-bool is_space_at(std::string_view text, size_t at) { return is_space(first_character(text.substr(at)).code_point); }
+bool is_space_at(std::string_view text, size_t at) {
+  return is_space(first_character(text.substr(at)).code_point);
+}
 
 size_t skip_space(std::string_view text, size_t at) {
   while (at < text.size() && is_space_at(text, at)) at += first_character(text.substr(at)).size_bytes;
@@ -36,7 +38,8 @@ size_t line_break(std::string_view text, size_t at) {
   if (text.substr(at, 2) == "\r\n") return 2;
   const Character c = first_character(text.substr(at));
   const uint32_t p = c.code_point;
-  const bool breaks = (p >= 0x0a && p <= 0x0d) || (p >= 0x1c && p <= 0x1e) || p == 0x85 || p == 0x2028 || p == 0x2029;
+  const bool breaks =
+      (p >= 0x0a && p <= 0x0d) || (p >= 0x1c && p <= 0x1e) || p == 0x85 || p == 0x2028 || p == 0x2029;
   return breaks ? c.size_bytes : 0;
 }
 
@@ -51,7 +54,8 @@ bool in_set(std::string_view set, std::string_view character) {
 
 }  // namespace
 
-std::vector<Piece> split_text(std::string_view text, std::string_view separator, size_t limit, bool from_right) {
+std::vector<Piece> split_text(std::string_view text, std::string_view separator, size_t limit,
+                              bool from_right) {
   std::vector<Piece> pieces;
   if (from_right) {
     size_t end = text.size();

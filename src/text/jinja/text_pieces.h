@@ -16,8 +16,10 @@ struct Piece {
 };
 
 // At a separator that is not empty, at most `limit` times.
-std::vector<Piece> split_text(std::string_view text, std::string_view separator, size_t limit, bool from_right);
-// At runs of white space, which no piece begins or ends with, but the last (first) one where the limit is met.
+std::vector<Piece> split_text(std::string_view text, std::string_view separator, size_t limit,
+                              bool from_right);
+// At runs of white space, which no piece begins or ends with, but the last (first) one where the limit is
+// met.
 std::vector<Piece> split_words(std::string_view text, size_t limit, bool from_right);
 std::vector<Piece> split_lines(std::string_view text, bool keep_ends);
 // Without what is at the ends of the characters in `set`, or of white space where there is none.

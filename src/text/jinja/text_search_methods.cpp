@@ -28,7 +28,8 @@ Value begins_or_ends(Given& given, const Fits& fits) {
   }
   const auto& items = what.sequence().items;
   return Value::boolean(std::any_of(items.begin(), items.end(), [&](Value item) {
-    if (!item.is(Kind::kText)) throw Trouble(std::string("needs texts, not a value of type ") + type_name(item));
+    if (!item.is(Kind::kText))
+      throw Trouble(std::string("needs texts, not a value of type ") + type_name(item));
     return fits(bytes, item.bytes());
   }));
 }
@@ -69,7 +70,8 @@ Value find_in_text(Given& given, bool last, bool must_be_there) {
   const std::string& what = given.text(0).bytes();
   const size_t at = !part ? kNone : last ? part->bytes.rfind(what) : part->bytes.find(what);
   if (at != kNone) {
-    return Value::integer(static_cast<int64_t>(part->begin_characters + count_characters(part->bytes.substr(0, at))));
+    return Value::integer(
+        static_cast<int64_t>(part->begin_characters + count_characters(part->bytes.substr(0, at))));
   }
   if (must_be_there) throw Trouble("looks for a text that is not there");
   return Value::integer(-1);

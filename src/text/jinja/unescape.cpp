@@ -10,7 +10,8 @@ namespace quire::jinja {
 namespace {
 
 // A code point in `base` digits at the start of `text`, of at most `most` and at least `least` digits.
-size_t read_code_point(std::string_view text, int base, size_t least, size_t most, int line, std::string& out) {
+size_t read_code_point(std::string_view text, int base, size_t least, size_t most, int line,
+                       std::string& out) {
   uint32_t code_point = 0;
   const std::string_view digits = text.substr(0, most);
   const auto got = std::from_chars(digits.data(), digits.data() + digits.size(), code_point, base);

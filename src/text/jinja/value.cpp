@@ -14,7 +14,8 @@ Cycler& Value::cycler() const { return *static_cast<Cycler*>(object_); }
 Joiner& Value::joiner() const { return *static_cast<Joiner*>(object_); }
 
 std::string Value::hint() const {
-  return kind_ == Kind::kUndefined && object_ != nullptr ? static_cast<const Hint*>(object_)->words : std::string();
+  return kind_ == Kind::kUndefined && object_ != nullptr ? static_cast<const Hint*>(object_)->words
+                                                         : std::string();
 }
 
 const Value* Dict::find(std::string_view key) const {
@@ -24,8 +25,9 @@ const Value* Dict::find(std::string_view key) const {
   return nullptr;
 }
 
-const Value* Scope::find(std::string_view name) const {
+const Value* Scope::find(std::string_view name, Budget& budget) const {
   for (const Scope* scope = this; scope != nullptr; scope = scope->parent) {
+    budget.take_steps(scope->names.size() / 32);
     for (const auto& [n, v] : scope->names) {
       if (n == name) return &v;
     }
@@ -33,7 +35,8 @@ const Value* Scope::find(std::string_view name) const {
   return nullptr;
 }
 
-void Scope::set(std::string_view name, Value value) {
+void Scope::set(std::string_view name, Value value, Budget& budget) {
+  budget.take_steps(names.size() / 32);
   for (auto& [n, v] : names) {
     if (n == name) {
       v = value;

@@ -1,5 +1,5 @@
-// Values of a running template: Python's, as far as templates see them. A Value is two words and free to copy; what
-// it points to belongs to the Heap of one rendering, so values may refer to each other in circles.
+// Values of a running template: Python's, as far as templates see them. A Value is two words and free to
+// copy; what it points to belongs to the Heap of one rendering, so values may refer to each other in circles.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ enum class Kind : uint8_t {
   kInt,
   kFloat,
   kText,
-  kSequence,   // list, tuple, range, views of dicts, iterators
+  kSequence,  // list, tuple, range, views of dicts, iterators
   kDict,
   kNamespace,  // namespace(): the one thing that templates may change
   kFunction,   // macros, functions, methods with their object
@@ -122,7 +122,7 @@ enum class SequenceType : uint8_t { kList, kTuple, kRange, kKeys, kValues, kItem
 struct Sequence : Object {
   SequenceType type = SequenceType::kList;
   std::vector<Value> items;
-  size_t next = 0;                // of an iterator: items before it are used up
+  size_t next = 0;               // of an iterator: items before it are used up
   int64_t range[3] = {0, 0, 1};  // start, stop, step of a range
 };
 
@@ -134,9 +134,9 @@ struct Dict : Object {
 // Names and their values; the one that was set last hides those of the parents.
 struct Scope : Object {
   Scope* parent = nullptr;
-  std::vector<std::pair<std::string_view, Value>> names;  // views into the template, or literals
-  const Value* find(std::string_view name) const;          // here and in the parents
-  void set(std::string_view name, Value value);            // here
+  std::vector<std::pair<std::string_view, Value>> names;           // views into the template, or literals
+  const Value* find(std::string_view name, Budget& budget) const;  // here and in the parents
+  void set(std::string_view name, Value value, Budget& budget);    // here
 };
 
 struct Function : Object {
@@ -174,7 +174,7 @@ class Heap {
 
   template <typename T>
   T* make() {
-    budget_.take_memory(sizeof(T) + 16);
+    budget_.take_memory(sizeof(T) + 32);
     auto owned = std::make_unique<T>();
     T* object = owned.get();
     objects_.push_back(std::move(owned));

@@ -48,7 +48,8 @@ void check_file(const std::string& name, size_t n_expected) {
     const Json frozen = Json::parse(line);
     if (frozen.contains("source")) sources[frozen["name"]] = frozen["source"];
     const std::string title = frozen.value("name", "");
-    const std::string source = frozen.contains("template") ? frozen["template"].get<std::string>() : sources[title];
+    const std::string source =
+        frozen.contains("template") ? frozen["template"].get<std::string>() : sources[title];
     if (frozen.contains("context")) context = object_from(frozen["context"].get<std::string>());
     if (frozen.contains("text")) {
       try {

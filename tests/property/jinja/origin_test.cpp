@@ -1,11 +1,12 @@
-// Whatever messages hold, and whatever a template does with them, the rendered text has as many control tokens as the
-// template's own text makes: none comes out of a message, also not together with the template's text.
+// Whatever messages hold, and whatever a template does with them, the rendered text has as many control
+// tokens as the template's own text makes: none comes out of a message, also not together with the template's
+// text.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "base/error.h"
-#include "random.h"
+#include "property/random.h"
 #include "text/chat_template.h"
 #include "unit/text/test_vocabulary.h"
 
@@ -22,8 +23,10 @@ Tokenizer make_tokenizer() {
 
 // Markers, halves of them, and what surrounds them in templates.
 std::string random_text(test::Random& random) {
-  const char* parts[] = {"<|a|>", "<|b|>", "<s>", "</s>", "[INST]", "<", "|", "a", "b", "|>", "<|", ">", "s", "/", "[", "INST", "]",
-                         "\n", " ", "\\n", "\"", "'", "x", "é", "日", "\t", "<|A|>", "[inst]", "&lt;", "%s", "{}", "{{", "}}", "a|>", "<|a"};
+  const char* parts[] = {"<|a|>",  "<|b|>", "<s>", "</s>", "[INST]", "<",  "|",    "a",  "b",
+                         "|>",     "<|",    ">",   "s",    "/",      "[",  "INST", "]",  "\n",
+                         " ",      "\\n",   "\"",  "'",    "x",      "é",  "日",   "\t", "<|A|>",
+                         "[inst]", "&lt;",  "%s",  "{}",   "{{",     "}}", "a|>",  "<|a"};
   std::string text;
   const size_t n = random.below(8);
   for (size_t i = 0; i < n; ++i) text += parts[random.below(std::size(parts))];
@@ -32,22 +35,104 @@ std::string random_text(test::Random& random) {
 
 // What templates do with texts; M stands for that of a message, each expression is a text.
 const char* const kOperations[] = {
-    "M", "M|trim", "M.strip()", "M.strip('<>')", "M + M", "'x' + M", "M ~ M ~ 'y'", "M|upper|lower", "M.lower()", "M.upper().lower()", "M.title()|lower",
-    "M|title|lower", "M|capitalize|lower", "M.swapcase().swapcase()", "M[1:]", "M[:-1]", "M[::-1]", "M[::-1][::-1]", "M[::2] ~ M[1::2]", "M|reverse|reverse",
-    "M|replace('x', '')", "M|replace(' ', '')", "M.replace('\\n', '')", "M.replace('|', '')|replace('<', '<|')", "'x'.replace('x', M)",
-    "('<|' ~ M ~ '|>')", "('<' ~ M)", "('<|a' ~ M)", "(M ~ '|>')", "(M ~ '>')", "('[' ~ M ~ ']')", "('<|' + M)[1:]", "'%s' % M", "'<|%s|>' % M",
-    "'<|{}|>'.format(M)", "'<|%s'|format(M)", "'{0}{0}'.format(M)", "M|tojson", "[M]|tojson", "{'k': M}|tojson(indent=1)", "{M: 1}|tojson", "M|string",
-    "[M, M]|string", "{'a': M}|string", "[M, '|>']|join", "M.split('|')|join('|')", "M.split('x')|join", "M.split('<')|join('<')", "M.split()|join(' ')", "M|list|join",
-    "M.split('|', 1)|last", "M.rsplit('|', 1)|first", "M.partition('|')|join", "M.splitlines()|join('\\n')", "M|indent(0)", "M|indent('<')|trim",
-    "M.center(20).strip()", "M.ljust(9, '|')", "M.zfill(20).lstrip('0')", "M|e|replace('&lt;', '<')|replace('&gt;', '>')", "M|truncate(6, true, '|>')",
-    "M|default('<|')", "(M or '<|')", "M.removeprefix('x').removesuffix('x')", "[M]|map('upper')|map('lower')|join", "[M, M]|sort|join", "[M]|unique|first",
-    "M|center(30)|trim", "(M|list|batch(2)|map('join')|join)", "M.join(['<|', '|>'])", "'|'.join(['<', M, '>'])", "M|format", "M * 2", "(M|e)", "namespace(v=M).v",
-    "dict(v=M)['v']", "[M][0]", "(M, 1)[0]", "[M]|first", "{'x': M}.get('x')", "M|replace(M, M)", "'<|a|>'[:2] ~ M ~ '<|a|>'[3:]", "'<|a|>'|replace('a', M)",
-    "'<|a|>'.split('a')|join(M)", "'<|q|>'|replace('q', M)", "'<|Q|>'.format(M)|replace('Q', M)", "strftime_now('<|') ~ M ~ '|>'", "M|string|safe",
+    "M",
+    "M|trim",
+    "M.strip()",
+    "M.strip('<>')",
+    "M + M",
+    "'x' + M",
+    "M ~ M ~ 'y'",
+    "M|upper|lower",
+    "M.lower()",
+    "M.upper().lower()",
+    "M.title()|lower",
+    "M|title|lower",
+    "M|capitalize|lower",
+    "M.swapcase().swapcase()",
+    "M[1:]",
+    "M[:-1]",
+    "M[::-1]",
+    "M[::-1][::-1]",
+    "M[::2] ~ M[1::2]",
+    "M|reverse|reverse",
+    "M|replace('x', '')",
+    "M|replace(' ', '')",
+    "M.replace('\\n', '')",
+    "M.replace('|', '')|replace('<', '<|')",
+    "'x'.replace('x', M)",
+    "('<|' ~ M ~ '|>')",
+    "('<' ~ M)",
+    "('<|a' ~ M)",
+    "(M ~ '|>')",
+    "(M ~ '>')",
+    "('[' ~ M ~ ']')",
+    "('<|' + M)[1:]",
+    "'%s' % M",
+    "'<|%s|>' % M",
+    "'<|{}|>'.format(M)",
+    "'<|%s'|format(M)",
+    "'{0}{0}'.format(M)",
+    "M|tojson",
+    "[M]|tojson",
+    "{'k': M}|tojson(indent=1)",
+    "{M: 1}|tojson",
+    "M|string",
+    "[M, M]|string",
+    "{'a': M}|string",
+    "[M, '|>']|join",
+    "M.split('|')|join('|')",
+    "M.split('x')|join",
+    "M.split('<')|join('<')",
+    "M.split()|join(' ')",
+    "M|list|join",
+    "M.split('|', 1)|last",
+    "M.rsplit('|', 1)|first",
+    "M.partition('|')|join",
+    "M.splitlines()|join('\\n')",
+    "M|indent(0)",
+    "M|indent('<')|trim",
+    "M.center(20).strip()",
+    "M.ljust(9, '|')",
+    "M.zfill(20).lstrip('0')",
+    "M|e|replace('&lt;', '<')|replace('&gt;', '>')",
+    "M|truncate(6, true, '|>')",
+    "M|default('<|')",
+    "(M or '<|')",
+    "M.removeprefix('x').removesuffix('x')",
+    "[M]|map('upper')|map('lower')|join",
+    "[M, M]|sort|join",
+    "[M]|unique|first",
+    "M|center(30)|trim",
+    "(M|list|batch(2)|map('join')|join)",
+    "M.join(['<|', '|>'])",
+    "'|'.join(['<', M, '>'])",
+    "M|format",
+    "M * 2",
+    "(M|e)",
+    "namespace(v=M).v",
+    "dict(v=M)['v']",
+    "[M][0]",
+    "(M, 1)[0]",
+    "[M]|first",
+    "{'x': M}.get('x')",
+    "M|replace(M, M)",
+    "'<|a|>'[:2] ~ M ~ '<|a|>'[3:]",
+    "'<|a|>'|replace('a', M)",
+    "'<|a|>'.split('a')|join(M)",
+    "'<|q|>'|replace('q', M)",
+    "'<|Q|>'.format(M)|replace('Q', M)",
+"dict(**{M: 1})|first",
+    "dict(**{M: M}).keys()|join",
+    "namespace(**{M: M})|string",
+        "strftime_now('<|') ~ M ~ '|>'",
+    "M|string|safe",
 };
 
-// Template text around it that makes no token, so that every control token in the result comes from a message.
-constexpr const char* kBorders[][2] = {{"", ""}, {"<|", "|>"}, {"<", ">"}, {"<|a", "|b|>"}, {"[", "]"}, {"[IN", "T]"}, {"<|a|", "|a|>"}, {"x", "y"}, {"</", "s>"}};
+// Template text around it that makes no token, so that every control token in the result comes from a
+// message.
+constexpr const char* kBorders[][2] = {{"", ""},         {"<|", "|>"}, {"<", ">"},
+                                       {"<|a", "|b|>"},  {"[", "]"},   {"[IN", "T]"},
+                                       {"<|a|", "|a|>"}, {"x", "y"},   {"</", "s>"}};
 
 std::string with(std::string operation, const std::string& name) {
   std::string out;
@@ -56,7 +141,8 @@ std::string with(std::string operation, const std::string& name) {
 }
 
 size_t n_control(const std::vector<int32_t>& ids) {
-  return static_cast<size_t>(std::count_if(ids.begin(), ids.end(), [](int32_t id) { return id >= kFirstControl; }));
+  return static_cast<size_t>(
+      std::count_if(ids.begin(), ids.end(), [](int32_t id) { return id >= kFirstControl; }));
 }
 
 TEST(OriginOfText, MessagesNeverBecomeControlTokens) {
@@ -67,7 +153,8 @@ TEST(OriginOfText, MessagesNeverBecomeControlTokens) {
       const std::string expression = with(operation, "messages[0].content");
       const std::string source = std::string(before) + "{{ " + expression + " }}" + behind;
       const ChatTemplate chat_template(source);
-      // A template may make tokens of its own literals; those are as many for a message that has no part in any.
+      // A template may make tokens of its own literals; those are as many for a message that has no part in
+      // any.
       size_t n_own = 0;
       std::string reference;
       for (int i = 0; i < 30; ++i) {
@@ -80,12 +167,14 @@ TEST(OriginOfText, MessagesNeverBecomeControlTokens) {
           continue;  // "%s" without a value, and the like
         }
         n_own = 0;
-        // Replacing takes template text where an empty message leaves nothing between: the template's own marker.
+        // Replacing takes template text where an empty message leaves nothing between: the template's own
+        // marker.
         const jinja::Text text = chat_template.render(message, true);
         size_t begin = 0;
         for (const jinja::Text::Run& run : text.runs()) {
           if (run.origin == jinja::Origin::kTemplate) {
-            n_own += n_control(tokenizer.encode(std::string_view(text.bytes()).substr(begin, run.end - begin), ControlTokens::kParse));
+            n_own += n_control(tokenizer.encode(std::string_view(text.bytes()).substr(begin, run.end - begin),
+                                                ControlTokens::kParse));
           }
           begin = run.end;
         }
@@ -96,8 +185,8 @@ TEST(OriginOfText, MessagesNeverBecomeControlTokens) {
   }
 }
 
-// Bytes of the message are never taken for the template's: with letters that no literal has, each one of them that is
-// in the result is from outside.
+// Bytes of the message are never taken for the template's: with letters that no literal has, each one of them
+// that is in the result is from outside.
 TEST(OriginOfText, EveryByteOfAMessageIsFromOutside) {
   test::Random random(7);
   for (const char* operation : kOperations) {

@@ -31,7 +31,9 @@ Tokenizer make_tokenizer(bool add_bos = false) {
   return Tokenizer(view);
 }
 
-std::string decoded(const Tokenizer& tokenizer, const std::vector<int32_t>& ids) { return tokenizer.decode(ids, true); }
+std::string decoded(const Tokenizer& tokenizer, const std::vector<int32_t>& ids) {
+  return tokenizer.decode(ids, true);
+}
 
 size_t count_of(const std::vector<int32_t>& ids, int32_t id) {
   return static_cast<size_t>(std::count(ids.begin(), ids.end(), id));
@@ -41,8 +43,9 @@ TEST(ChatTemplate, RendersChatMl) {
   const Tokenizer tokenizer = make_tokenizer();
   const std::vector<ChatMessage> chat{{"system", "Be brief."}, {"user", "Hi"}};
   const std::vector<int32_t> ids = ChatTemplate::chatml().encode(tokenizer, chat, true);
-  EXPECT_EQ(decoded(tokenizer, ids),
-            "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
+  EXPECT_EQ(
+      decoded(tokenizer, ids),
+      "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
   EXPECT_EQ(count_of(ids, kStart), 3u);
   EXPECT_EQ(count_of(ids, kEnd), 2u);
 }
@@ -74,12 +77,27 @@ TEST(ChatTemplate, MarkersDoNotFormOverTheBorder) {  // case U35
   EXPECT_EQ(count_of(split.encode(tokenizer, chat, false), kEnd), 2u);
 }
 
+// As Phi-3's do: also white space that a message begins with.
+TEST(ChatTemplate, MarkersMayTakeInWhiteSpaceBesideThem) {
+  TestVocabulary v;
+  v.add("<|im_start|>", kTokenControl);
+  Vocabulary view = v.view();
+  LiteralRule rule;
+  rule.id = kStart;
+  rule.strip_right = true;
+  view.literals = {rule};
+  const std::vector<ChatMessage> chat{{"user", " \nx"}};
+  EXPECT_EQ(ChatTemplate("<|im_start|> {{ messages[0].content }}").encode(Tokenizer(view), chat, false),
+            (std::vector<int32_t>{kStart, 'x'}));
+}
+
 TEST(ChatTemplate, BeginTokenComesOnce) {
   const Tokenizer adding = make_tokenizer(true);
   const std::vector<ChatMessage> chat{{"user", "Hi"}};
   const std::string plain = "{{ messages[0].content }}";
   EXPECT_EQ(decoded(adding, ChatTemplate(plain, "<s>").encode(adding, chat, true)), "<s>Hi");
-  EXPECT_EQ(decoded(adding, ChatTemplate("{{ bos_token }}" + plain, "<s>").encode(adding, chat, true)), "<s>Hi");
+  EXPECT_EQ(decoded(adding, ChatTemplate("{{ bos_token }}" + plain, "<s>").encode(adding, chat, true)),
+            "<s>Hi");
   EXPECT_EQ(decoded(make_tokenizer(), ChatTemplate(plain, "<s>").encode(make_tokenizer(), chat, true)), "Hi");
 }
 
@@ -101,7 +119,8 @@ TEST(ChatTemplate, PassesMoreThanTexts) {
   ChatMessage message{"assistant", "", {}};
   message.more.emplace_back("tool_calls", jinja::DataList{call});
   message.more.emplace_back("content", nullptr);
-  const ChatTemplate tools("{{ messages[0].tool_calls|tojson }}{{ messages[0].content is none }}{{ tools is none }}{{ x }}");
+  const ChatTemplate tools(
+      "{{ messages[0].tool_calls|tojson }}{{ messages[0].content is none }}{{ tools is none }}{{ x }}");
   EXPECT_EQ(tools.render({&message, 1}, false, {{"x", int64_t{7}}}).bytes(), "[{\"name\": \"f\"}]TrueTrue7");
 }
 

@@ -113,8 +113,9 @@ TEST(Dialogue, GoesOnBehindASequenceThatIsNotKnown) {
 }
 
 TEST(Dialogue, RefusalsOfTheTemplateLeaveItAsItWas) {
-  Talk talk("{% for m in messages %}{% if m.content == 'bad' %}{{ raise_exception('bad') }}{% endif %}"
-            "{{ m.content }}|{% endfor %}");
+  Talk talk(
+      "{% for m in messages %}{% if m.content == 'bad' %}{{ raise_exception('bad') }}{% endif %}"
+      "{{ m.content }}|{% endfor %}");
   talk.say("a");
   talk.answer("b");
   EXPECT_THROW(talk.say("bad"), Error);

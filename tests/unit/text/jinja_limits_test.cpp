@@ -39,9 +39,9 @@ void expect_refused(const std::string& source, const std::string& says, const Da
 TEST(JinjaLimits, Steps) {
   const std::string loops = repeated("{% for x in range(100000) %}", 5) + "x" + repeated("{% endfor %}", 5);
   expect_refused(loops, "steps");
-  expect_refused("{% set ns = namespace(s='a') %}" + repeated("{% for x in range(90000) %}", 2) + "{% set ns.s = ns.s.replace('a', 'b') %}" +
-                     repeated("{% endfor %}", 2),
-                 "steps");
+  expect_refused("{% set ns = namespace(s='a') %}" + repeated("{% for x in range(90000) %}", 2) +
+                     "{% set ns.s = ns.s.replace('a', 'b') %}" + repeated("{% endfor %}", 2),
+                 "more than");
 }
 
 TEST(JinjaLimits, Memory) {
@@ -52,11 +52,26 @@ TEST(JinjaLimits, Memory) {
   expect_refused("{{ 'x'.ljust(9000000000000000000) }}", "memory");
   expect_refused("{{ 'x'|center(9000000000000000000) }}", "memory");
   expect_refused("{{ 'x'|indent(9000000000000000000) }}", "memory");
-  expect_refused("{% set ns = namespace(s='abcdefgh') %}{% for x in range(60) %}{% set ns.s = ns.s + ns.s %}{% endfor %}", "memory");
-  expect_refused("{% set ns = namespace(s='ab') %}{% for x in range(60) %}{% set ns.s = ns.s.replace('a', ns.s) %}{% endfor %}", "");
-  expect_refused("{% set ns = namespace(s=['ab']) %}{% for x in range(60) %}{% set ns.s = [ns.s, ns.s] %}{% endfor %}{{ ns.s }}", "");
-  expect_refused("{% set ns = namespace(s=['ab']) %}{% for x in range(60) %}{% set ns.s = [ns.s, ns.s] %}{% endfor %}{{ ns.s|tojson }}", "");
-  expect_refused("{% set ns = namespace(s=['ab']) %}{% for x in range(60) %}{% set ns.s = [ns.s, ns.s] %}{% endfor %}{{ ns.s == [ns.s[0], [ns.s[0][0], ns.s[0][1]]] }}", "");
+  expect_refused(
+      "{% set ns = namespace(s='abcdefgh') %}{% for x in range(60) %}{% set ns.s = ns.s + ns.s %}{% endfor "
+      "%}",
+      "memory");
+  expect_refused(
+      "{% set ns = namespace(s='ab') %}{% for x in range(60) %}{% set ns.s = ns.s.replace('a', ns.s) %}{% "
+      "endfor %}",
+      "");
+  expect_refused(
+      "{% set ns = namespace(s=['ab']) %}{% for x in range(60) %}{% set ns.s = [ns.s, ns.s] %}{% endfor %}{{ "
+      "ns.s }}",
+      "");
+  expect_refused(
+      "{% set ns = namespace(s=['ab']) %}{% for x in range(60) %}{% set ns.s = [ns.s, ns.s] %}{% endfor %}{{ "
+      "ns.s|tojson }}",
+      "");
+  expect_refused(
+      "{% set ns = namespace(s=['ab']) %}{% for x in range(60) %}{% set ns.s = [ns.s, ns.s] %}{% endfor %}{{ "
+      "ns.s == [ns.s[0], [ns.s[0][0], ns.s[0][1]]] }}",
+      "");
 }
 
 TEST(JinjaLimits, Output) {
@@ -78,11 +93,18 @@ TEST(JinjaLimits, Depth) {
   expect_refused("{% set " + repeated("(", 50000) + "a" + repeated(")", 50000) + " = 1 %}", deeper);
   expect_refused("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", deeper);
   expect_refused("{% macro m() %}{% call m() %}{{ caller }}{% endcall %}{% endmacro %}{{ m() }}", deeper);
-  expect_refused("{% macro a() %}{{ caller() }}{% endmacro %}{% macro b(f) %}{% call a() %}{{ f(f) }}{% endcall %}{% endmacro %}{{ b(b) }}", deeper);
-  const std::string nest = "{% set ns = namespace(v=[]) %}{% for x in range(1000) %}{% set ns.v = [ns.v] %}{% endfor %}";
+  expect_refused(
+      "{% macro a() %}{{ caller() }}{% endmacro %}{% macro b(f) %}{% call a() %}{{ f(f) }}{% endcall %}{% "
+      "endmacro %}{{ b(b) }}",
+      deeper);
+  const std::string nest =
+      "{% set ns = namespace(v=[]) %}{% for x in range(1000) %}{% set ns.v = [ns.v] %}{% endfor %}";
   expect_refused(nest + "{{ ns.v }}", deeper);
   expect_refused(nest + "{{ ns.v|tojson }}", deeper);
-  expect_refused(nest + "{{ ns.v == [ns.v[0]] }}{% set w = namespace(v=[]) %}{% for x in range(1000) %}{% set w.v = [w.v] %}{% endfor %}{{ w.v == ns.v }}", deeper);
+  expect_refused(nest +
+                     "{{ ns.v == [ns.v[0]] }}{% set w = namespace(v=[]) %}{% for x in range(1000) %}{% set "
+                     "w.v = [w.v] %}{% endfor %}{{ w.v == ns.v }}",
+                 deeper);
   expect_refused("{% set ns = namespace() %}{% set ns.me = ns %}{{ ns }}", deeper);
   expect_refused("{% set ns = namespace() %}{% set ns.me = [ns] %}{{ ns.me }}", deeper);
 }
@@ -113,7 +135,8 @@ TEST(JinjaLimits, SlicesAtTheEndsOfNumbers) {
 // A loop whose macro outlives it, a generator that feeds itself.
 TEST(JinjaLimits, ThingsThatOutliveTheirLoop) {
   const Template late = Template::parse(
-      "{% set ns = namespace() %}{% for x in [1, 2] %}{% set ns.l = loop %}{% endfor %}{{ ns.l.length }}{{ ns.l.index }}"
+      "{% set ns = namespace() %}{% for x in [1, 2] %}{% set ns.l = loop %}{% endfor %}{{ ns.l.length }}{{ "
+      "ns.l.index }}"
       "{{ ns.l.previtem is defined }}{{ ns.l.cycle(1, 2) }}");
   EXPECT_EQ(late.render({}).bytes(), "01False1");
 }
@@ -129,8 +152,10 @@ TEST(JinjaLimits, RealTemplatesStayFarBelow) {
   DataObject values;
   values.emplace_back("messages", std::move(messages));
   const Template reasoning = Template::parse(
-      "{% set ns = namespace(last=0) %}{% for m in messages[::-1] %}{% if m.role == 'user' %}{% set ns.last = loop.index0 %}"
-      "{% endif %}{% endfor %}{% for m in messages %}{% set c = m.content.split('</think>')[-1].lstrip('\\n') %}"
+      "{% set ns = namespace(last=0) %}{% for m in messages[::-1] %}{% if m.role == 'user' %}{% set ns.last "
+      "= loop.index0 %}"
+      "{% endif %}{% endfor %}{% for m in messages %}{% set c = "
+      "m.content.split('</think>')[-1].lstrip('\\n') %}"
       "{{ '<|im_start|>' + m.role + '\\n' + c + '<|im_end|>\\n' }}{% endfor %}");
   EXPECT_GT(reasoning.render(values).size(), 2000u * 20);
 }
