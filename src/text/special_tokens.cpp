@@ -36,11 +36,11 @@ void SpecialTokens::finish() {
   }
 }
 
-SpecialTokens::Match SpecialTokens::find(std::string_view text, size_t from) const {
+SpecialTokens::Match SpecialTokens::find_within(std::string_view text, size_t from, TextPart part) const {
   if (tokens_.empty()) return {text.size(), 0, 0};
-  for (size_t start = from; start < text.size(); ++start) {
+  for (size_t start = std::max(from, part.begin); start < part.end; ++start) {
     if (!first_bytes_[static_cast<uint8_t>(text[start])]) continue;
-    const Token* token = longest_at(text, start);
+    const Token* token = longest_at(text.substr(0, part.end), start);
     if (token == nullptr) continue;
     size_t end = start + token->text.size();
     if (token->rule.single_word && touches_word(text, start, end)) {
