@@ -106,10 +106,16 @@ void attend_sparse(const SparseAttention& attention, int key_bits, int value_bit
 //   values   [64][units of 16 numbers] of 8 bytes: two bytes of each plane and, where planes are fewer than
 //            four, the norm in the last two; then all norms, f16 [64]
 QUIRE_INLINE constexpr int sparse_index_bytes(int head_dim) { return 64 * (head_dim / 8 + 2); }
-QUIRE_INLINE constexpr int sparse_key_row_bytes(int bits, int head_dim) { return (head_dim + 31) / 32 * 4 * bits; }
-QUIRE_INLINE constexpr int sparse_key_bytes(int bits, int head_dim) { return 64 * sparse_key_row_bytes(bits, head_dim); }
+QUIRE_INLINE constexpr int sparse_key_row_bytes(int bits, int head_dim) {
+  return (head_dim + 31) / 32 * 4 * bits;
+}
+QUIRE_INLINE constexpr int sparse_key_bytes(int bits, int head_dim) {
+  return 64 * sparse_key_row_bytes(bits, head_dim);
+}
 QUIRE_INLINE constexpr int sparse_value_row_bytes(int head_dim) { return head_dim / 16 * 8; }
-QUIRE_INLINE constexpr int sparse_value_bytes(int head_dim) { return 64 * sparse_value_row_bytes(head_dim) + 128; }
+QUIRE_INLINE constexpr int sparse_value_bytes(int head_dim) {
+  return 64 * sparse_value_row_bytes(head_dim) + 128;
+}
 
 // The parts of a pool's pages.
 struct SparsePages {

@@ -81,7 +81,8 @@ __global__ void lay_out_page(const LayoutParams p) {
   const int kv_head = (int)blockIdx.x % p.n_kv_heads;
   const HeadParts cpu = parts_of(p.cpu, page, kv_head);
   const HeadParts device = parts_of(p.device, page, kv_head);
-  copy_part<kBack>(device.index, sparse_index_bytes(p.head_dim), [&](int at) { return index_byte(p, cpu, at); });
+  copy_part<kBack>(device.index, sparse_index_bytes(p.head_dim),
+                   [&](int at) { return index_byte(p, cpu, at); });
   copy_part<kBack>(device.keys, sparse_key_bytes(p.key_bits, p.head_dim),
                    [&](int at) { return key_byte(p, cpu, at); });
   copy_part<kBack>(device.values, sparse_value_bytes(p.head_dim),
