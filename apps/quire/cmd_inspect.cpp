@@ -7,9 +7,11 @@
 
 #include "base/error.h"
 #include "commands.h"
+#include "inspect_layers.h"
 #include "inspect_report.h"
 #include "options.h"
 #include "terminal.h"
+#include "weights/open_model.h"
 
 namespace quire::cli {
 namespace {
@@ -128,19 +130,22 @@ std::string verdict_text(const Json& report) {
 }
 
 int run(const InspectOptions& options) {
-  if (options.path.empty() == options.model.empty()) throw Error("give one model file: quire inspect FILE");
+  if (options.path.empty() == options.model.empty()) throw Error("give one model: quire inspect FILE");
   if (options.context_given) check_range("--ctx-size", options.context_tokens, 1, int64_t{1} << 40);
   const Recipe recipe = Recipe::parse(options.recipe);
-  const GgufFile file = GgufFile::open(options.path.empty() ? options.model : options.path);
+  const GgufFile file = open_model(options.path.empty() ? options.model : options.path);
+  check_recipe(file, recipe);
   const Json report = inspect_report(file, static_cast<uint64_t>(options.context_tokens), recipe);
   if (options.json) {
     write_json(report);
     return kOk;
   }
-  write_out(printable(file.path()) + ": GGUF version " + std::to_string(file.version()) + ", " +
-            megabytes(file.file_size()) + ", fingerprint " + file.fingerprint() + "\n\n" +
-            metadata_text(report["metadata"]) + tensors_text(report["tensors"]) + memory_text(report) +
-            key_bias_text(report["key_bias"]) + verdict_text(report));
+  for (const std::string& note : file.notes()) write_note(note);
+  write_out(printable(file.path()) + ": " + file.form() + ", " + megabytes(file.file_size()) +
+            ", fingerprint " + file.fingerprint() + "\n\n" + metadata_text(report["metadata"]) +
+            tensors_text(report["tensors"]) + memory_text(report) +
+            layer_formats_text(report["layers"], recipe.text()) + key_bias_text(report["key_bias"]) +
+            verdict_text(report));
   return kOk;
 }
 
@@ -149,7 +154,7 @@ int run(const InspectOptions& options) {
 Command add_inspect(CLI::App& root) {
   CLI::App* app = root.add_subcommand("inspect", "Show what a model file holds and the memory it will need.");
   auto options = std::make_shared<InspectOptions>();
-  app->add_option("FILE", options->path, "model file (GGUF)");
+  app->add_option("FILE", options->path, "model: GGUF file or Hugging Face folder");
   app->add_option("-m,--model", options->model, "the same as FILE")->type_name("FILE");
   app->add_option("-c,--ctx-size", options->context_tokens,
                   "predict the memory for so many tokens (default: the model's context)")

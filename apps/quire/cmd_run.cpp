@@ -12,6 +12,7 @@
 #include "engine/joining.h"
 #include "engine/session.h"
 #include "engine/vocabulary_reader.h"
+#include "key_bias_figures.h"
 #include "options.h"
 #include "saved_sequence.h"
 #include "terminal.h"
@@ -180,6 +181,7 @@ void write_figures(const RunOptions& options, const Engine& engine, const Sessio
                      ") · peak memory " + megabytes(peak_resident_bytes()) + " · load " +
                      fixed(engine.load_seconds(), 2) + " s";
   if (const Tier* tier = session.cache().store().tier()) line += tier_text(*tier, generation);
+  line += key_bias_note(engine.model(), session.cache().recipe());
   if (options.sampling.options.temperature > 0)
     line += " · seed " + std::to_string(options.sampling.options.seed);
   write_note(line);
@@ -245,6 +247,7 @@ int run(RunOptions& options) {
   if (options.json) {
     nlohmann::ordered_json object = report(options, engine, session, prefill, generation);
     add_residency(session.cache(), object);
+    add_key_bias(engine.model(), session.cache().recipe(), object);
     add_tier(session, generation, object);
     add_saved_figures(saved, object);
     write_json(object);
@@ -252,8 +255,7 @@ int run(RunOptions& options) {
     write_figures(options, engine, session, prefill, generation);
   }
   if (!trouble.empty()) throw Error(trouble);
-  const bool nothing = generation.finish == FinishReason::kInterrupted && generation.text.empty();
-  return nothing ? kInterrupted : kOk;
+  return generation.finish == FinishReason::kInterrupted ? kInterrupted : kOk;
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 #include "engine/vocabulary_reader.h"
 #include "options.h"
 #include "terminal.h"
-#include "weights/gguf.h"
+#include "weights/open_model.h"
 
 namespace quire::cli {
 namespace {
@@ -75,7 +75,7 @@ void print_tokens(const TokenizeOptions& options, const Tokenizer& tokenizer,
 int run(const TokenizeOptions& options) {
   if (options.decoding && options.input.given()) throw Error("give a text or --decode, not both");
   const std::string text = options.decoding ? "" : read_text(options.input, LastNewline::kKeep);
-  const GgufFile file = GgufFile::open(options.model);
+  const GgufFile file = open_model(options.model);
   const Tokenizer tokenizer(read_vocabulary(file));
   if (options.decoding) {
     print_text(options, tokenizer);
@@ -92,7 +92,9 @@ int run(const TokenizeOptions& options) {
 Command add_tokenize(CLI::App& root) {
   CLI::App* app = root.add_subcommand("tokenize", "Print the tokens of a text, or the text of tokens.");
   auto options = std::make_shared<TokenizeOptions>();
-  app->add_option("-m,--model", options->model, "model file (GGUF)")->required()->type_name("FILE");
+  app->add_option("-m,--model", options->model, "model: GGUF file or Hugging Face folder")
+      ->required()
+      ->type_name("FILE");
   add_text_options(*app, options->input, "the text; without -p and -f it is read from stdin");
   app->add_option("--decode", options->decode, "print the text of these ids instead")
       ->type_name("ID")

@@ -20,7 +20,7 @@
 #include "options.h"
 #include "study/butler_trainer.h"
 #include "terminal.h"
-#include "weights/gguf.h"
+#include "weights/open_model.h"
 
 namespace quire::cli {
 namespace {
@@ -98,7 +98,7 @@ ButlerTraining training_of(const TrainOptions& o) {
 
 uint64_t parameters_of_model(const std::string& path) {
   uint64_t n = 0;
-  const GgufFile file = GgufFile::open(path);
+  const GgufFile file = open_model(path);
   for (const TensorInfo& tensor : file.tensors()) n += tensor.row_length() * tensor.n_rows();
   return n;
 }

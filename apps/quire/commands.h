@@ -25,6 +25,7 @@ Command add_run(CLI::App& root);
 Command add_chat(CLI::App& root);
 Command add_inspect(CLI::App& root);
 Command add_tokenize(CLI::App& root);
+Command add_convert(CLI::App& root);
 // The first of these makes the command `eval`.
 Command add_eval_ppl(CLI::App& root);
 Command add_eval_kl(CLI::App& root);

@@ -13,6 +13,7 @@
 #include "engine/vocabulary_reader.h"
 #include "format/code_catalogue.h"
 #include "format/row_format.h"
+#include "inspect_layers.h"
 #include "model/config.h"
 #include "model/key_bias.h"
 #include "text/chat_template.h"
@@ -173,6 +174,7 @@ Json inspect_report(const GgufFile& file, uint64_t context_tokens, const Recipe&
           {"metadata", metadata_report(file)},
           {"tensors", tensors_report(file)},
           {"key_bias", key_bias_report(file)},
+          {"layers", layers_report(file, recipe)},
           {"kv_bytes_per_token", kv_report(file)},
           {"predicted_memory", prediction_report(file, context_tokens, recipe)},
           {"runs", runs},

@@ -27,6 +27,7 @@ constexpr const char* kExamples =
     "  quire chat -m model.gguf\n"
     "  quire inspect model.gguf -c 8192\n"
     "  quire tokenize -m model.gguf -p \"Hello, world\"\n"
+    "  quire convert Llama-3.2-1B/ llama.gguf --type q8_0\n"
     "  quire eval ppl -m model.gguf -f book.txt\n"
     "  quire eval kl -m model.gguf -f book.txt --kv turbo4,kivi4\n"
     "  quire eval recall -m model.gguf -f book.txt --kv turbo4,quire\n"
@@ -113,7 +114,8 @@ int run_program(std::vector<std::string> arguments) {
                                          add_eval_recall(root), add_eval_ruler(root),
                                          add_eval_coref(root),  add_eval_degeneration(root),
                                          add_bench(root),       add_recipes(root),
-                                         add_calibrate(root),   add_train_butler(root)};
+                                         add_calibrate(root),   add_train_butler(root),
+                                         add_convert(root)};
   check_command_word(arguments, commands);
   rename_llama_flags(arguments);
   std::reverse(arguments.begin(), arguments.end());  // the parser takes them from the back

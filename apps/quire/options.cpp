@@ -49,6 +49,7 @@ void check_range(const char* name, int64_t value, int64_t low, int64_t high) {
 }
 
 EngineOptions ModelOptions::engine_options() const {
+  if (context_given) check_range("--ctx-size", context_tokens, 1, kMostTokens);
   if (threads_given) check_range("--threads", threads, 1, kMaxThreads);
   if (!(budget_mb >= 0 && budget_mb <= 1e9))
     throw Error("--kv-budget-mb must be between 0 (no limit) and 1e9");
@@ -60,6 +61,11 @@ EngineOptions ModelOptions::engine_options() const {
   engine.kv_ram_bytes = static_cast<uint64_t>(std::ceil(ram_mb * 1e6));
   engine.calibration_path = calibration;
   engine.butler_path = butler;
+  engine.rope = rope.overrides();
+  // An endless recipe's context is how long it may go on, at positions that stay within the trained ones.
+  if (context_given && !Recipe::parse(recipe).endless()) {
+    engine.rope.context_tokens = static_cast<size_t>(context_tokens);
+  }
   engine.asset_folders = asset_folders();
   engine.on_note = [](const std::string& sentence) { write_note(printable(sentence)); };
   return engine;
@@ -76,11 +82,14 @@ SessionOptions ModelOptions::session_options() const {
 }
 
 void add_engine_options(CLI::App& app, ModelOptions& options) {
-  app.add_option("-m,--model", options.path, "model file (GGUF)")->required()->type_name("FILE");
+  app.add_option("-m,--model", options.path, "model: GGUF file or Hugging Face folder")
+      ->required()
+      ->type_name("FILE");
   app.add_option("-t,--threads", options.threads, "threads (default: all cores)")
       ->type_name("N")
       ->each([&](const std::string&) { options.threads_given = true; });
   app.add_flag("--precise", options.precise, "keep activations in f32: slower, closer to the weights");
+  add_rope_options(app, options.rope);
 }
 
 void add_recipe_option(CLI::App& app, ModelOptions& options) {

@@ -11,6 +11,7 @@
 #include "engine/engine.h"
 #include "engine/sampler.h"
 #include "engine/session.h"
+#include "rope_options.h"
 
 namespace quire::cli {
 
@@ -29,13 +30,14 @@ struct ModelOptions {
   double ram_mb = 0;
   int64_t step_tokens = 0;
   bool precise = false;
+  RopeFlags rope;
 
   // These throw Error for what cannot be meant.
   EngineOptions engine_options() const;
   SessionOptions session_options() const;
 };
 
-// Path, threads, precision.
+// Path, threads, precision, positions.
 void add_engine_options(CLI::App& app, ModelOptions& options);
 // The above, and context, recipe, budget, prefill steps.
 void add_model_options(CLI::App& app, ModelOptions& options);

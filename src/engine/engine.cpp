@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <span>
 #include <thread>
 
 #include "base/error.h"
+#include "base/section_file.h"
 #include "engine/butler_asset.h"
 #include "engine/butler_file.h"
 #include "engine/calibrate.h"
@@ -13,6 +15,7 @@
 #include "engine/calibration_text.h"
 #include "engine/vocabulary_reader.h"
 #include "kernels/ops.h"
+#include "weights/open_model.h"
 
 namespace quire {
 namespace {
@@ -28,9 +31,9 @@ int checked_threads(int n_threads) {
 uint64_t smallest_limit(uint64_t a, uint64_t b) { return a == 0 || b == 0 ? std::max(a, b) : std::min(a, b); }
 
 // Refuses what will not load before the work of loading, and an unknown QUIRE_FORCE_ISA before both.
-Tokenizer read_tokenizer(const GgufFile& file) {
+Tokenizer read_tokenizer(const GgufFile& file, const RopeOverrides& rope) {
   ops();
-  const ModelConfig config = ModelConfig::read(file);
+  const ModelConfig config = ModelConfig::read(file, rope);
   Tokenizer tokenizer(read_vocabulary(file));
   if (static_cast<size_t>(tokenizer.size()) > config.vocabulary) {
     throw Error(file.path() + ": the tokenizer has " + std::to_string(tokenizer.size()) +
@@ -39,12 +42,33 @@ Tokenizer read_tokenizer(const GgufFile& file) {
   return tokenizer;
 }
 
+void add(Checksum& hash, const Rope& rope) {
+  hash.add(std::as_bytes(std::span(rope.frequencies)));
+  hash.add(std::as_bytes(std::span(&rope.attention_factor, 1)));
+}
+
+// Saved caches, calibrations and predictors hold or know keys as RoPE turned them, so one that turns
+// otherwise is another model to them.
+std::string fingerprint_with(const GgufFile& file, const RopeOverrides& overrides) {
+  const ModelConfig own = ModelConfig::read(file);
+  const ModelConfig config = ModelConfig::read(file, overrides);
+  if (config.rope == own.rope && config.window_rope == own.window_rope) return file.fingerprint();
+  const std::string of_file = file.fingerprint();
+  Checksum hash;
+  hash.add(std::as_bytes(std::span(of_file)));
+  add(hash, config.rope);
+  if (config.window_rope) add(hash, *config.window_rope);
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(hash.value()));
+  return digits;
+}
+
 }  // namespace
 
 // Arguments are evaluated in no fixed order, and the clock has to be read before the file is opened; braces
 // are evaluated from left to right.
 Engine::Engine(const std::string& model_path, const EngineOptions& options)
-    : Engine(OpenFile{Clock::now(), GgufFile::open(model_path)}, options) {}
+    : Engine(OpenFile{Clock::now(), open_model(model_path)}, options) {}
 
 Engine::Engine(const GgufFile& file, const EngineOptions& options) : Engine(file, options, Clock::now()) {}
 
@@ -58,7 +82,9 @@ Engine::Engine(const GgufFile& file, const EngineOptions& options, Clock::time_p
       team_(checked_threads(options.n_threads)),
       pool_(smallest_limit(options.kv_budget_bytes, options.kv_ram_bytes),
             options.kv_ram_bytes > 0 ? PagePool::Returned::kGivenBack : PagePool::Returned::kKept),
-      tokenizer_(read_tokenizer(file)) {
+      tokenizer_(read_tokenizer(file, options.rope)) {
+  for (const std::string& sentence : file.notes()) note(sentence);
+  if (options.rope.given()) fingerprint_ = fingerprint_with(file, options.rope);
   if (!options.calibration_path.empty()) {
     calibration_ =
         std::make_shared<const Calibration>(load_calibration(options.calibration_path, fingerprint_));
@@ -67,9 +93,17 @@ Engine::Engine(const GgufFile& file, const EngineOptions& options, Clock::time_p
     butler_ = std::make_shared<const ButlerWeights>(
         load_butler(options.butler_path, fingerprint_, butler_geometry(ModelConfig::read(file))));
   }
-  model_ = Model::load(file, team_, options.precision);
+  model_ = Model::load(file, team_, options.precision, options.rope);
+  note_long_context();
   read_chat_template(file);
   load_seconds_ = std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+void Engine::note_long_context() const {
+  const ModelConfig& c = config();
+  if (c.context_tokens <= c.trained_tokens) return;
+  note("a context of " + std::to_string(c.context_tokens) + " tokens is more than the " +
+       std::to_string(c.trained_tokens) + " that the model was trained for (RoPE: " + c.rope_text + ")");
 }
 
 void Engine::read_chat_template(const GgufFile& file) {
@@ -154,6 +188,7 @@ std::shared_ptr<const ButlerWeights> Engine::butler() {
 Cache Engine::make_cache(const Recipe& recipe) { return make_cache(recipe, pool_); }
 
 Cache Engine::make_cache(const Recipe& recipe, PagePool& pool) {
+  check_windows(recipe, config().geometry());  // before a calibration is measured for nothing
   return {recipe,
           config().geometry(),
           pool,

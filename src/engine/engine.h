@@ -34,6 +34,8 @@ struct EngineOptions {
   std::string calibration_path = {};  // empty: the calibration kept for the model, made when it is missing
   std::string butler_path = {};       // of a trained predictor; empty: the model's in one of these folders
   std::vector<std::string> asset_folders = {};
+  // The context that sequences are to have, and what else is asked for of positions.
+  RopeOverrides rope = {};
   // Told, in one sentence each, what happens that takes time or needs to be known. Called on the thread that
   // asked for it; must not throw.
   std::function<void(const std::string& sentence)> on_note = {};
@@ -59,7 +61,7 @@ class Engine {
   const ChatTemplate& chat_template() const;
   PagePool& pool() { return pool_; }
   int n_threads() const { return team_.size(); }
-  // Of the model file, see GgufFile::fingerprint().
+  // Of the model file (GgufFile::fingerprint()) where positions are as it says; otherwise of both.
   const std::string& fingerprint() const { return fingerprint_; }
   // From opening the file to being ready.
   double load_seconds() const { return load_seconds_; }
@@ -93,6 +95,7 @@ class Engine {
 
   Engine(const OpenFile& opened, const EngineOptions& options);
   Engine(const GgufFile& file, const EngineOptions& options, Clock::time_point start);
+  void note_long_context() const;
   void read_chat_template(const GgufFile& file);
   void note(const std::string& sentence) const;
   std::shared_ptr<const Calibration> kept_calibration(const std::string& path) const;

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "weights/gguf.h"
+#include "weights/gguf_header.h"
 
 namespace quire {
 namespace {
@@ -55,7 +56,11 @@ class Hash {
 
 std::string GgufFile::fingerprint() const {
   Hash hash;
-  hash.add(file_.bytes().first(data_offset_));
+  if (data_offset_ > 0) {
+    hash.add(files_[0].bytes().first(data_offset_));
+  } else {
+    hash.add(gguf_header(metadata_, tensors_, alignment_bytes_));
+  }
   for (const TensorInfo& tensor : tensors_) {
     const uint64_t n_bytes = std::min(tensor.size_bytes, kSampleBytes);
     hash.add({tensor.data + (tensor.size_bytes - n_bytes) / 2, n_bytes});

@@ -73,14 +73,22 @@ uint64_t TensorInfo::n_rows() const {
   return n_rows;
 }
 
-GgufFile::GgufFile(MappedFile file, std::string path) : file_(std::move(file)), path_(std::move(path)) {
-  GgufParser(*this).parse();
+GgufFile::GgufFile(MappedFile file, std::string path, Split split) : path_(std::move(path)) {
+  files_.push_back(std::move(file));
+  GgufParser(*this).parse(split == Split::kAllowed);
+  form_ = std::string("GGUF version ").append(std::to_string(version_));
 }
 
-GgufFile GgufFile::open(const std::string& path) { return GgufFile(MappedFile::open(path), path); }
+GgufFile GgufFile::open(const std::string& path) {
+  return GgufFile(MappedFile::open(path), path, Split::kRefused);
+}
+
+GgufFile GgufFile::open_part(const std::string& path) {
+  return GgufFile(MappedFile::open(path), path, Split::kAllowed);
+}
 
 GgufFile GgufFile::from_memory(std::span<const std::byte> bytes, std::string name) {
-  return GgufFile(MappedFile::view(bytes), std::move(name));
+  return GgufFile(MappedFile::view(bytes), std::move(name), Split::kRefused);
 }
 
 const MetadataValue* GgufFile::find(std::string_view key) const {
@@ -212,6 +220,15 @@ std::vector<float> GgufFile::get_float_array(std::string_view key) const {
   return values;
 }
 
+std::vector<bool> GgufFile::get_bool_array(std::string_view key) const {
+  const MetadataArray& array = require_array(key, "array of bool");
+  if (array.element_type != MetadataType::Bool) fail_type(key, array, "array of bool");
+  std::vector<bool> values;
+  values.reserve(array.n_values);
+  for (uint64_t i = 0; i < array.n_values; ++i) values.push_back(array.data[i] != std::byte{0});
+  return values;
+}
+
 const TensorInfo* GgufFile::find_tensor(std::string_view name) const {
   const auto found = std::lower_bound(tensors_by_name_.begin(), tensors_by_name_.end(), name,
                                       [&](uint32_t i, std::string_view n) { return tensors_[i].name < n; });
@@ -223,10 +240,6 @@ const TensorInfo& GgufFile::tensor(std::string_view name) const {
   const TensorInfo* found = find_tensor(name);
   if (found == nullptr) throw Error(path_ + ": the tensor " + quoted(name) + " is missing");
   return *found;
-}
-
-void GgufFile::drop_pages(const TensorInfo& tensor) const {
-  file_.drop_pages({tensor.data, tensor.size_bytes});
 }
 
 }  // namespace quire

@@ -31,22 +31,49 @@ struct TensorInfo {
   uint64_t n_rows() const;
 };
 
-// An open GGUF file, version 2 or 3, little-endian, not split. Immutable, so any number of threads may read
-// it; views (metadata strings and arrays, tensor data) live as long as the file or what it was moved to.
+// What a model that is no single GGUF file is put together from. The views of entries and tensors point into
+// `files` and `memory`, which keep their bytes where they are when they are moved.
+struct ModelParts {
+  std::string path;  // what the user named
+  std::string form;  // for people: "3 GGUF parts", "Hugging Face folder"
+  uint32_t version = 3;
+  uint64_t alignment_bytes = 32;
+  std::vector<MetadataEntry> metadata;
+  std::vector<TensorInfo> tensors;  // file_offset: in the file that holds the data, 0 in memory
+  std::vector<MappedFile> files;
+  std::vector<std::vector<std::byte>> memory;
+  std::vector<std::string> notes;  // sentences for the user: what was left out by rule
+};
+
+// A model as GGUF describes one: metadata and tensors, of a file (version 2 or 3, little-endian) or of
+// several (weights/open_model.h). Immutable, so any number of threads may read it; views (metadata strings
+// and arrays, tensor data) live as long as the file or what it was moved to.
 class GgufFile {
  public:
-  // Maps and checks the file; throws Error.
+  // Maps and checks one whole file; throws Error, also for a part of a split model.
   static GgufFile open(const std::string& path);
+
+  // The same, where the file may be one part of a split model.
+  static GgufFile open_part(const std::string& path);
 
   // Reads bytes that the caller keeps alive; `name` stands for the path in messages.
   static GgufFile from_memory(std::span<const std::byte> bytes, std::string name);
+
+  // Throws Error when a key or a tensor is there twice; that everything else is as in a checked file is for
+  // whoever made the parts.
+  static GgufFile from_parts(ModelParts parts);
+
+  // All that this one holds, to be put together with more.
+  ModelParts into_parts() &&;
 
   GgufFile(GgufFile&&) noexcept = default;
   GgufFile& operator=(GgufFile&&) noexcept = default;
 
   uint32_t version() const { return version_; }
-  uint64_t file_size() const { return file_.bytes().size(); }
+  uint64_t file_size() const;  // of all its files
   const std::string& path() const { return path_; }
+  const std::string& form() const { return form_; }  // "GGUF version 3", or as in ModelParts
+  const std::vector<std::string>& notes() const { return notes_; }
   uint64_t alignment_bytes() const { return alignment_bytes_; }
 
   // All entries in the order of the file.
@@ -68,6 +95,7 @@ class GgufFile {
   std::vector<std::string_view> get_string_array(std::string_view key) const;
   std::vector<int64_t> get_int_array(std::string_view key) const;  // any integer type that fits
   std::vector<float> get_float_array(std::string_view key) const;  // f32 or f64
+  std::vector<bool> get_bool_array(std::string_view key) const;
 
   // All tensors in the order of the file.
   std::span<const TensorInfo> tensors() const { return tensors_; }
@@ -79,23 +107,33 @@ class GgufFile {
   void drop_pages(const TensorInfo& tensor) const;
 
   // 16 hex digits over all metadata and tensor infos and a sample of each tensor's bytes: stable between
-  // runs and machines, cheap, and not a proof against an attacker.
+  // runs and machines, cheap, and not a proof against an attacker. Of a split model it does not depend on
+  // the part that was named, of a folder not on where it lies.
   std::string fingerprint() const;
 
  private:
   friend class GgufParser;
 
-  GgufFile(MappedFile file, std::string path);
+  enum class Split { kRefused, kAllowed };
+
+  GgufFile() = default;
+  GgufFile(MappedFile file, std::string path, Split split);
+
+  void index_metadata();
+  void index_tensors();
 
   const MetadataValue& require(std::string_view key) const;
   const MetadataArray& require_array(std::string_view key, const char* wanted) const;
   [[noreturn]] void fail_type(std::string_view key, const MetadataValue& found, const char* wanted) const;
 
-  MappedFile file_;
+  std::vector<MappedFile> files_;  // one, unless made from parts
+  std::vector<std::vector<std::byte>> memory_;
   std::string path_;
+  std::string form_;
+  std::vector<std::string> notes_;
   uint32_t version_ = 0;
   uint64_t alignment_bytes_ = 32;
-  uint64_t data_offset_ = 0;  // where tensor data begin: end of the tensor infos, aligned
+  uint64_t data_offset_ = 0;  // where tensor data begin: end of the tensor infos, aligned; 0: of parts
   std::vector<MetadataEntry> metadata_;
   std::vector<TensorInfo> tensors_;
   std::vector<uint32_t> metadata_by_key_;  // indices into metadata_, sorted by key

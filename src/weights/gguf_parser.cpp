@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 
 #include "weights/split_file.h"
 
@@ -65,16 +64,16 @@ uint32_t scalar_bytes(MetadataType type) {
 
 }  // namespace
 
-void GgufParser::parse() {
+void GgufParser::parse(bool may_be_part) {
   check_magic();
   read_version();
   const Counts counts = read_counts();
   read_metadata(counts.n_entries);
-  index_metadata();
-  check_split();
+  file_.index_metadata();
+  if (!may_be_part) check_split();
   read_alignment();
   read_tensor_infos(counts.n_tensors);
-  index_tensors();
+  file_.index_tensors();
   place_tensor_data();
 }
 
@@ -194,25 +193,10 @@ bool GgufParser::read_bool() {
   return value == 1;
 }
 
-void GgufParser::index_metadata() {
-  const auto& entries = file_.metadata_;
-  auto& order = file_.metadata_by_key_;
-  order.resize(entries.size());
-  std::iota(order.begin(), order.end(), 0u);
-  std::sort(order.begin(), order.end(),
-            [&](uint32_t a, uint32_t b) { return entries[a].key < entries[b].key; });
-  const auto twin = std::adjacent_find(
-      order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return entries[a].key == entries[b].key; });
-  if (twin == order.end()) return;
-  const auto [first, second] = std::minmax(twin[0], twin[1]);
-  cursor_.fail("the metadata key " + quoted(entries[twin[0]].key) + " is there twice (entries " +
-               std::to_string(first + 1) + " and " + std::to_string(second + 1) + ")");
-}
-
 void GgufParser::check_split() const {
   const uint64_t n_parts = file_.get_uint_or("split.count", 1);
   if (n_parts <= 1) return;
-  cursor_.fail(describe_split(file_.path_, file_.get_uint_or("split.no", 0), n_parts));
+  cursor_.fail(describe_part(file_.get_uint_or("split.no", 0), n_parts) + ", not a whole one");
 }
 
 void GgufParser::read_alignment() {

@@ -13,10 +13,10 @@ namespace quire {
 // Fills a GgufFile from its bytes; used once.
 class GgufParser {
  public:
-  explicit GgufParser(GgufFile& file) : file_(file), cursor_(file.file_.bytes(), file.path_) {}
+  explicit GgufParser(GgufFile& file) : file_(file), cursor_(file.files_[0].bytes(), file.path_) {}
 
-  // Throws Error on the first thing that is wrong.
-  void parse();
+  // Throws Error on the first thing that is wrong, and for a part of a split model unless that is wanted.
+  void parse(bool may_be_part);
 
  private:
   struct Counts {
@@ -33,7 +33,6 @@ class GgufParser {
   MetadataValue read_value();
   MetadataArray read_array();
   bool read_bool();
-  void index_metadata();
   void check_split() const;
   void read_alignment();
 
@@ -43,7 +42,6 @@ class GgufParser {
   void read_type(TensorInfo& tensor);
   void set_size(TensorInfo& tensor) const;
   void place_tensor_data();
-  void index_tensors();
 
   [[noreturn]] void fail_tensor(const TensorInfo& tensor, const std::string& what) const;
 

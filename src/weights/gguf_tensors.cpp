@@ -1,6 +1,5 @@
 // Tensor infos of a GGUF file: names, shapes, types, and where the data lie.
 #include <algorithm>
-#include <numeric>
 
 #include "weights/gguf_parser.h"
 
@@ -122,23 +121,8 @@ void GgufParser::place_tensor_data() {
                               std::to_string(file_bytes));
     }
     tensor.file_offset = file_.data_offset_ + offset;
-    tensor.data = file_.file_.bytes().data() + tensor.file_offset;
+    tensor.data = file_.files_[0].bytes().data() + tensor.file_offset;
   }
-}
-
-void GgufParser::index_tensors() {
-  const auto& tensors = file_.tensors_;
-  auto& order = file_.tensors_by_name_;
-  order.resize(tensors.size());
-  std::iota(order.begin(), order.end(), 0u);
-  std::sort(order.begin(), order.end(),
-            [&](uint32_t a, uint32_t b) { return tensors[a].name < tensors[b].name; });
-  const auto twin = std::adjacent_find(
-      order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return tensors[a].name == tensors[b].name; });
-  if (twin == order.end()) return;
-  const auto [first, second] = std::minmax(twin[0], twin[1]);
-  fail_tensor(tensors[twin[0]], "is there twice (tensors " + std::to_string(first + 1) + " and " +
-                                    std::to_string(second + 1) + ")");
 }
 
 }  // namespace quire

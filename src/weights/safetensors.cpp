@@ -124,6 +124,11 @@ SafetensorsFile::SafetensorsFile(MappedFile file, std::string path)
   uint64_t n_header = 0;
   if (bytes.size() < kLengthBytes) throw Error(path_ + ": the safetensors file is cut short");
   std::memcpy(&n_header, bytes.data(), sizeof n_header);
+  const std::string_view start(reinterpret_cast<const char*>(bytes.data()),
+                               std::min<size_t>(bytes.size(), 32));
+  if (start.starts_with("version https://git-lfs")) {
+    throw Error(path_ + ": this is a Git LFS pointer, not the tensors; fetch the file with 'git lfs pull'");
+  }
   if (n_header > bytes.size() - kLengthBytes) {
     throw Error(path_ + ": this is no safetensors file, or it is cut short: its header would have " +
                 std::to_string(n_header) + " bytes");

@@ -15,6 +15,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "weights/mapped_file.h"
@@ -44,6 +45,9 @@ class SafetensorsFile {
   // In the order of their bytes.
   const std::vector<Safetensor>& tensors() const { return tensors_; }
   const Safetensor* find(std::string_view name) const;
+
+  // Gives the bytes away, to which the data of tensors taken before go on pointing.
+  MappedFile take_mapping() && { return std::move(file_); }
 
   // The values of a tensor of F32, F16 or BF16 that must have this shape. Throws Error.
   std::vector<float> read(std::string_view name, std::span<const uint64_t> shape) const;

@@ -1,4 +1,4 @@
-// Files on disk: what cannot be opened, split models, and giving pages back.
+// Files on disk: what cannot be opened, and giving pages back.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -121,44 +121,12 @@ TEST_F(GgufOpen, UnreadableFile) {
 
 TEST_F(GgufOpen, EmptyFile) { EXPECT_EQ(error_of(write("a.gguf", {})), "DIR/a.gguf: the file is empty"); }
 
-TEST_F(GgufOpen, SplitModelNamesThePartsAndTheMissingOnes) {
-  const std::string second = write("big-00002-of-00003.gguf", split_part(1, 3));
-  EXPECT_EQ(
-      error_of(second),
-      "DIR/big-00002-of-00003.gguf: this is part 2 of 3 of a split model, and only whole models are read; "
-      "merge big-00001-of-00003.gguf to big-00003-of-00003.gguf (big-00001-of-00003.gguf and 1 more are "
-      "missing) with 'llama-gguf-split --merge'");
-  write("big-00001-of-00003.gguf", split_part(0, 3));
-  EXPECT_EQ(
-      error_of(second),
-      "DIR/big-00002-of-00003.gguf: this is part 2 of 3 of a split model, and only whole models are read; "
-      "merge big-00001-of-00003.gguf to big-00003-of-00003.gguf (big-00003-of-00003.gguf is missing) with "
-      "'llama-gguf-split --merge'");
-  write("big-00003-of-00003.gguf", split_part(2, 3));
-  EXPECT_EQ(
-      error_of(second),
-      "DIR/big-00002-of-00003.gguf: this is part 2 of 3 of a split model, and only whole models are read; "
-      "merge big-00001-of-00003.gguf to big-00003-of-00003.gguf with 'llama-gguf-split --merge'");
-}
-
-TEST_F(GgufOpen, SplitModelUnderOtherNames) {
-  const std::string sentence =
-      "this is part 1 of 3 of a split model, and only whole models are read; merge its 3 parts with "
-      "'llama-gguf-split --merge'";
-  EXPECT_EQ(error_of(write("renamed.gguf", split_part(0, 3))), "DIR/renamed.gguf: " + sentence);
-  Bytes joined = split_part(0, 3);  // joined with `cat`
-  const Bytes second = split_part(1, 3);
-  joined.insert(joined.end(), second.begin(), second.end());
-  EXPECT_EQ(error_of(write("joined.gguf", joined)), "DIR/joined.gguf: " + sentence);
-  EXPECT_EQ(
-      error_of(write("odd.gguf", split_part(9, 3))),
-      "DIR/odd.gguf: this is one of 3 parts of a split model, and only whole models are read; merge its 3 "
-      "parts with 'llama-gguf-split --merge'");
-  const Bytes huge = GgufWriter().add<uint64_t>("split.count", UINT64_MAX).build();
-  EXPECT_EQ(
-      error_of(write("huge.gguf", huge)),
-      "DIR/huge.gguf: this is part 1 of 18446744073709551615 of a split model, and only whole models are "
-      "read; merge its 18446744073709551615 parts with 'llama-gguf-split --merge'");
+// weights/open_model.h joins parts; here only whole files are.
+TEST_F(GgufOpen, PartsOfASplitModelAreNotWhole) {
+  EXPECT_EQ(error_of(write("a.gguf", split_part(1, 3))),
+            "DIR/a.gguf: this is part 2 of 3 of a split model, not a whole one");
+  EXPECT_EQ(error_of(write("b.gguf", split_part(9, 3))),
+            "DIR/b.gguf: this is one of 3 parts of a split model, not a whole one");
 }
 
 TEST_F(GgufOpen, OnePartOfOneIsWhole) {

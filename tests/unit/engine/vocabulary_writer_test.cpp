@@ -1,0 +1,63 @@
+#include "engine/vocabulary_writer.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "engine/vocabulary_reader.h"
+
+namespace quire::test {
+namespace {
+
+Vocabulary small_vocabulary() {
+  Vocabulary vocabulary;
+  vocabulary.model = "gpt2";
+  vocabulary.pre_tokenizer = "smollm";
+  vocabulary.tokens = {"a", "b", "ab", "<end>"};
+  vocabulary.token_types = {kTokenNormal, kTokenNormal, kTokenNormal, kTokenControl};
+  vocabulary.merges = {"a b"};
+  vocabulary.bos_id = 3;
+  vocabulary.eos_id = 3;
+  vocabulary.add_bos = true;
+  return vocabulary;
+}
+
+GgufFile written(const Vocabulary& vocabulary, uint64_t n_rows) {
+  MetadataBuilder metadata;
+  add_vocabulary(vocabulary, n_rows, metadata);
+  ModelParts parts;
+  parts.path = "written";
+  parts.metadata = std::move(metadata.entries);
+  parts.memory = std::move(metadata.memory);
+  return GgufFile::from_parts(std::move(parts));
+}
+
+TEST(VocabularyWriter, WhatIsWrittenIsReadAgain) {
+  const Vocabulary vocabulary = small_vocabulary();
+  const GgufFile file = written(vocabulary, 4);
+  const Vocabulary read = read_vocabulary(file);
+  EXPECT_EQ(read.model, vocabulary.model);
+  EXPECT_EQ(read.pre_tokenizer, vocabulary.pre_tokenizer);
+  EXPECT_EQ(read.tokens, vocabulary.tokens);
+  EXPECT_EQ(read.token_types, vocabulary.token_types);
+  EXPECT_EQ(read.merges, vocabulary.merges);
+  EXPECT_EQ(read.bos_id, vocabulary.bos_id);
+  EXPECT_EQ(read.eos_id, vocabulary.eos_id);
+  EXPECT_EQ(read.eot_id, vocabulary.eot_id);
+  EXPECT_EQ(read.eom_id, vocabulary.eom_id);
+  EXPECT_EQ(read.add_bos, vocabulary.add_bos);
+  EXPECT_EQ(read.add_eos, vocabulary.add_eos);
+}
+
+TEST(VocabularyWriter, RowsWithoutATokenGetUnusedOnes) {
+  const Vocabulary vocabulary = small_vocabulary();
+  const GgufFile file = written(vocabulary, 6);
+  const Vocabulary read = read_vocabulary(file);
+  ASSERT_EQ(read.tokens.size(), 6u);
+  EXPECT_EQ(read.tokens[4], "[PAD0]");
+  EXPECT_EQ(read.tokens[5], "[PAD1]");
+  EXPECT_EQ(read.token_types[5], kTokenUnused);
+  EXPECT_THROW(written(vocabulary, 3), Error);
+}
+
+}  // namespace
+}  // namespace quire::test
