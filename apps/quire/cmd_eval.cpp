@@ -82,7 +82,9 @@ int run(const PplOptions& options) {
   measure.step_tokens = static_cast<size_t>(options.step);
   measure.segment_tokens = static_cast<size_t>(options.segment);
   EvalText text(options.input, options.tokens_file);
-  Engine engine(options.model.path, options.model.engine_options());
+  EngineOptions engine_options = options.model.engine_options();
+  if (!measure.recipe.endless()) engine_options.rope.context_tokens = measure.window_tokens;
+  Engine engine(options.model.path, engine_options);
   std::vector<int32_t> tokens = text.tokens(engine);
   if (options.max_tokens > 0 && tokens.size() > static_cast<size_t>(options.max_tokens)) {
     tokens.resize(static_cast<size_t>(options.max_tokens));

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "commands.h"
+#include "inspect_layers.h"
 #include "inspect_report.h"
 #include "options.h"
 #include "terminal.h"
@@ -133,6 +134,7 @@ int run(const InspectOptions& options) {
   if (options.context_given) check_range("--ctx-size", options.context_tokens, 1, int64_t{1} << 40);
   const Recipe recipe = Recipe::parse(options.recipe);
   const GgufFile file = open_model(options.path.empty() ? options.model : options.path);
+  check_recipe(file, recipe);
   const Json report = inspect_report(file, static_cast<uint64_t>(options.context_tokens), recipe);
   if (options.json) {
     write_json(report);
@@ -141,7 +143,8 @@ int run(const InspectOptions& options) {
   for (const std::string& note : file.notes()) write_note(note);
   write_out(printable(file.path()) + ": " + file.form() + ", " + megabytes(file.file_size()) +
             ", fingerprint " + file.fingerprint() + "\n\n" + metadata_text(report["metadata"]) +
-            tensors_text(report["tensors"]) + memory_text(report) + key_bias_text(report["key_bias"]) +
+            tensors_text(report["tensors"]) + memory_text(report) +
+            layer_formats_text(report["layers"], recipe.text()) + key_bias_text(report["key_bias"]) +
             verdict_text(report));
   return kOk;
 }

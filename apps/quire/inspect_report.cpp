@@ -9,13 +9,14 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "engine/chat_template_reader.h"
 #include "engine/prediction.h"
 #include "engine/vocabulary_reader.h"
 #include "format/code_catalogue.h"
 #include "format/row_format.h"
+#include "inspect_layers.h"
 #include "model/config.h"
 #include "model/key_bias.h"
-#include "text/chat_template.h"
 #include "text/tokenizer.h"
 
 namespace quire::cli {
@@ -157,7 +158,7 @@ Json obstacles_report(const GgufFile& file) {
   };
   attempt("model", [&] { check_key_biases(file, ModelConfig::read(file)); });
   attempt("tokenizer", [&] { Tokenizer{read_vocabulary(file)}; });
-  attempt("chat template", [&] { ChatTemplate::recognise(file.get_string("tokenizer.chat_template")); });
+  attempt("chat template", [&] { read_chat_template(file, Tokenizer{read_vocabulary(file)}); });
   return obstacles;
 }
 
@@ -173,6 +174,7 @@ Json inspect_report(const GgufFile& file, uint64_t context_tokens, const Recipe&
           {"metadata", metadata_report(file)},
           {"tensors", tensors_report(file)},
           {"key_bias", key_bias_report(file)},
+          {"layers", layers_report(file, recipe)},
           {"kv_bytes_per_token", kv_report(file)},
           {"predicted_memory", prediction_report(file, context_tokens, recipe)},
           {"runs", runs},

@@ -38,6 +38,22 @@ std::string read_all(std::FILE* file, const std::string& name) {
   return text;
 }
 
+// Jinja, or "chatml"; empty: the model's. A text without a brace is no template but the name of a file.
+std::string chat_template_text(const ModelOptions& options) {
+  if (!options.chat_template.empty() && !options.chat_template_file.empty()) {
+    throw Error("give the chat template with --chat-template or with --chat-template-file, not with both");
+  }
+  std::string path = options.chat_template_file;
+  if (path.empty()) {
+    const std::string& text = options.chat_template;
+    if (text.empty() || text == "chatml" || text.find('{') != std::string::npos) return text;
+    path = text;
+  }
+  std::string text = read_file(path);
+  if (text.empty()) throw Error(path + ": the chat template is empty");
+  return text;
+}
+
 bool is_hex(char c) { return std::isxdigit(static_cast<unsigned char>(c)) != 0; }
 
 }  // namespace
@@ -49,6 +65,7 @@ void check_range(const char* name, int64_t value, int64_t low, int64_t high) {
 }
 
 EngineOptions ModelOptions::engine_options() const {
+  if (context_given) check_range("--ctx-size", context_tokens, 1, kMostTokens);
   if (threads_given) check_range("--threads", threads, 1, kMaxThreads);
   if (!(budget_mb >= 0 && budget_mb <= 1e9))
     throw Error("--kv-budget-mb must be between 0 (no limit) and 1e9");
@@ -60,7 +77,13 @@ EngineOptions ModelOptions::engine_options() const {
   engine.kv_ram_bytes = static_cast<uint64_t>(std::ceil(ram_mb * 1e6));
   engine.calibration_path = calibration;
   engine.butler_path = butler;
+  engine.rope = rope.overrides();
+  // An endless recipe's context is how long it may go on, at positions that stay within the trained ones.
+  if (context_given && !Recipe::parse(recipe).endless()) {
+    engine.rope.context_tokens = static_cast<size_t>(context_tokens);
+  }
   engine.asset_folders = asset_folders();
+  engine.chat_template = chat_template_text(*this);
   engine.on_note = [](const std::string& sentence) { write_note(printable(sentence)); };
   return engine;
 }
@@ -83,6 +106,7 @@ void add_engine_options(CLI::App& app, ModelOptions& options) {
       ->type_name("N")
       ->each([&](const std::string&) { options.threads_given = true; });
   app.add_flag("--precise", options.precise, "keep activations in f32: slower, closer to the weights");
+  add_rope_options(app, options.rope);
 }
 
 void add_recipe_option(CLI::App& app, ModelOptions& options) {
@@ -99,6 +123,14 @@ void add_fact_options(CLI::App& app, ModelOptions& options) {
       ->type_name("FILE");
   app.add_option("--butler", options.butler,
                  "the model's trained predictor, of `quire train-butler` (default: the one that ships)")
+      ->type_name("FILE");
+}
+
+void add_chat_template_options(CLI::App& app, ModelOptions& options) {
+  app.add_option("--chat-template", options.chat_template,
+                 "the chat template, in Jinja: its text, a file of it, or chatml (default: the model's)")
+      ->type_name("TEXT|FILE");
+  app.add_option("--chat-template-file", options.chat_template_file, "the same from a file")
       ->type_name("FILE");
 }
 

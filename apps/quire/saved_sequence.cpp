@@ -88,7 +88,7 @@ void SavedSequence::reuse(Session& session, size_t n_common, size_t n_prompt) co
   std::string note = "loaded " + tokens_text(n_loaded) + "; the prompt begins like them: ";
   if (session.cache().n_tokens() == 0 && n_common > 0) {
     note += "but behind " + tokens_text(n_common) +
-            " it differs, where rows are coded or have moved, so everything is computed anew";
+            " it differs, where rows are coded, have moved or have left, so everything is computed anew";
   } else {
     note += tokens_text(n_common) + " used again, " + std::to_string(n_prompt - n_common) + " new";
     if (n_common < n_loaded) note += ", " + std::to_string(n_loaded - n_common) + " dropped";

@@ -3,12 +3,15 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "commands.h"
 #include "text/utf8_stream.h"
 
@@ -25,9 +28,9 @@ void on_interrupt(int) {
 }  // namespace
 
 void write_out(std::string_view text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
-    throw OutputClosed{};
-  }
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return;
+  if (errno == EPIPE) throw OutputClosed{};
+  throw Error(std::string("stdout cannot be written: ") + std::strerror(errno));
 }
 
 void write_json(const nlohmann::ordered_json& object) {

@@ -43,9 +43,6 @@ class Measured:
         for first in range(0, len(keys), 3):
             for key, row in zip(keys[first:first + 3], self.rows(f"interval-{depth}-{first}.json") or []):
                 found[key] = row
-        every = self.by_budget(depth).get("butler")
-        if every:
-            found[1, False] = every[self.plan.budgets.index(self.plan.interval_budget)]
         return dict(sorted(found.items()))
 
     def coref(self) -> tuple[int, dict, list]:
@@ -315,7 +312,8 @@ is open exact, up to 63 rows, which of the smallest budgets can be all. With so 
 nothing.
 """, *(quality_part(measured, depth, charts) for depth in plan.depths), """## By interval
 
-`butler(local=16)`: a prediction every so many steps, what it named read in between; neighbours are rows on top of the budget.
+`butler`, whose 64 newest rows are read: a prediction every so many steps, what it named read in between; neighbours are rows on
+top of the budget.
 """, *(interval_part(measured, depth, charts) for depth in plan.depths), """## Co-reference
 
 `quire eval coref` (docs/eval.md): whether the rows of a name are read in the step that asks for it, over layers and heads that

@@ -54,10 +54,10 @@ CHOOSING = {
 
 
 def interval_recipes(plan: Plan, depth: int) -> dict:
-    """(interval, neighbours): recipe, without those that stand among the budgets."""
+    """(interval, neighbours): recipe, as many newest rows being read as the recipe has by itself."""
     rows = plan.rows(depth, plan.interval_budget)
-    return {(interval, on): f"butler(budget={rows},local=16" + f",interval={interval}" * (interval > 1) +
-            ",neighbours=on" * on + ")" for on in (False, True) for interval in plan.intervals if interval > 1 or on}
+    return {(interval, on): f"butler(budget={rows}" + f",interval={interval}" * (interval > 1) + ",neighbours=on" * on + ")"
+            for on in (False, True) for interval in plan.intervals}
 
 
 def coref_recipes(rows: int) -> dict:

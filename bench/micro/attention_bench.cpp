@@ -2,8 +2,9 @@
 // at a time over layers that together exceed every cache.
 //
 //   attention_bench [-t THREADS] [--heads H] [--kv-heads K] [--head-dim D] [--tokens N] [--repeats R]
-//   [--bias-pairs N] RECIPE...
+//   [--bias-pairs N] [--window N] [--softcap C] RECIPE...
 //
+// With --window queries of every layer see so many tokens, with --softcap scores are capped (ADR 18).
 // With --bias-pairs coded keys of every head are freed of a bias in so many pairs of channels (ADR 9).
 // The first recipe is what the others are compared with; give `full` first. Medians of R repeats,
 // alternating. The error is that of the output, as a share of its norm. Rows are made up to have what real
@@ -23,6 +24,7 @@
 #include "base/memory.h"
 #include "base/team.h"
 #include "cache/cache.h"
+#include "cache/hot_rows.h"
 #include "engine/calibrate.h"
 #include "kernels/ops.h"
 
@@ -38,6 +40,8 @@ struct Options {
   size_t head_dim = 128;
   size_t n_tokens = 32768;
   size_t bias_pairs = 0;
+  size_t window_tokens = 0;
+  int softcap = 0;
   int repeats = 9;
   std::vector<std::string> recipes;
 };
@@ -183,6 +187,11 @@ struct Subject {
     const size_t width = options.n_kv_heads * options.head_dim;
     constexpr size_t kStep = 2048;
     std::vector<float> k(kStep * width), v(kStep * width);
+    // Where pages are promoted, those that the last queries of a prompt look for.
+    const size_t n_asked = cache.recipe().promote.given() ? kObservedQueries : 0;
+    const size_t q_width = rows.queries().size();
+    std::vector<float> q, attended(n_asked * q_width);
+    for (size_t i = 0; i < n_asked; ++i) q.insert(q.end(), rows.queries().begin(), rows.queries().end());
     for (size_t first = 0; first < options.n_tokens; first += kStep) {
       const size_t n = std::min(kStep, options.n_tokens - first);
       for (size_t i = 0; i < n; ++i) rows.make(first + i, k.data() + i * width, v.data() + i * width);
@@ -191,6 +200,9 @@ struct Subject {
         for (size_t layer = 0; layer < geometry.n_layers; ++layer) {
           cache.begin_layer(worker, layer);
           cache.append(worker, layer, 0, n, k.data(), v.data(), width);
+          if (n_asked > 0 && n >= n_asked) {
+            cache.attend(worker, layer, n - n_asked, n_asked, q.data(), q_width, attended.data(), q_width);
+          }
           cache.end_layer(worker, layer);
         }
       });
@@ -201,7 +213,11 @@ struct Subject {
   static Geometry shape(const Options& options) {
     const size_t layer_bytes = options.n_tokens * options.n_kv_heads * options.head_dim * 4;
     const size_t n_layers = std::max<size_t>(2, (size_t{128} << 20) / layer_bytes);
-    return {n_layers, options.n_heads, options.head_dim, std::vector<size_t>(n_layers, options.n_kv_heads)};
+    Geometry geometry{n_layers, options.n_heads, options.head_dim,
+                      std::vector<size_t>(n_layers, options.n_kv_heads)};
+    if (options.window_tokens > 0) geometry.window_tokens.assign(n_layers, options.window_tokens);
+    geometry.score_softcap = static_cast<float>(options.softcap);
+    return geometry;
   }
 
   // One token through all layers; seconds.
@@ -261,6 +277,10 @@ Options parse(int argc, char** argv) {
       options.n_tokens = static_cast<size_t>(take_int(i, argc, argv));
     } else if (flag == "--bias-pairs") {
       options.bias_pairs = static_cast<size_t>(take_int(i, argc, argv));
+    } else if (flag == "--window") {
+      options.window_tokens = static_cast<size_t>(take_int(i, argc, argv));
+    } else if (flag == "--softcap") {
+      options.softcap = take_int(i, argc, argv);
     } else if (flag == "--repeats") {
       options.repeats = take_int(i, argc, argv);
     } else if (flag.starts_with("-")) {

@@ -35,14 +35,20 @@ struct PageAttention {
   const QueryRows& queries;
   AttendScratch& scratch;
   PartialState& state;
-  size_t dim;  // of a head; rows of the state may be longer
+  size_t dim;     // of a head; rows of the state may be longer
+  float softcap;  // of the scores; 0: none
 
   int n_rows() const { return static_cast<int>(queries.n_queries * queries.group); }
   int head_dim() const { return static_cast<int>(dim); }
 
   bool unpacking() const { return worth_unpacking(queries.n_queries * queries.group); }
 
+  void cap() const {
+    if (softcap > 0) ops().cap_scores(scratch.scores.data(), n_rows() * kPageTokens, softcap);
+  }
+
   void softmax() const {
+    cap();
     ops().softmax(scratch.scores.data(), scratch.masks.data(), n_rows(), state.m.data(), state.l.data(),
                   scratch.correction.data());
   }
@@ -83,7 +89,7 @@ void attend_open_pages(const LayerView& view, size_t kv_head, const Parts::Part&
                        const Selection& selection, const PageAttention& work) {
   for (size_t page = part.first_page; page < part.last_page; ++page) {
     const uint64_t rows = row_masks(work.queries, selection.word(kv_head, page), view.n_tokens, page,
-                                    work.scratch.masks.data());
+                                    work.scratch.masks.data(), view.window_tokens());
     if (rows == 0) continue;
     const void* next_keys = page + 1 < part.last_page ? view.keys(kv_head, page + 1) : nullptr;
     attend_exact_page(*view.layout, view.keys(kv_head, page), view.values(kv_head, page), rows, next_keys,
@@ -228,12 +234,13 @@ void attend_sinks(const LayerView& view, size_t kv_head, const Selection& select
 
 }  // namespace
 
-uint64_t row_masks(const QueryRows& queries, uint64_t selected, size_t n_tokens, size_t page,
-                   uint64_t* masks) {
+uint64_t row_masks(const QueryRows& queries, uint64_t selected, size_t n_tokens, size_t page, uint64_t* masks,
+                   size_t window_tokens) {
   uint64_t any = 0;
   for (size_t i = 0; i < queries.n_queries; ++i) {
     const size_t end = std::min(n_tokens, queries.first_position + i + 1);
-    const uint64_t mask = selected & tokens_before(end, page);
+    uint64_t mask = selected & tokens_before(end, page);
+    if (window_tokens > 0 && end > window_tokens) mask &= ~tokens_before(end - window_tokens, page);
     std::fill_n(masks + i * queries.group, queries.group, mask);
     any |= mask;
   }
@@ -253,12 +260,15 @@ void add_bias(const float* bias, size_t n_rows, float* scores) {
   }
 }
 
-Parts::Parts(const LayerView& view, size_t n_visible)
+Parts::Parts(const LayerView& view, size_t n_visible, size_t first_seen)
     : has_sinks(view.sinks != nullptr),
       n_beside(view.n_beside()),
       n_sealed(view.n_sealed()),
-      n_pages(std::max(n_sealed,
-                       std::min(view.pages.size(), (n_visible + kTokensPerPage - 1) / kTokensPerPage))) {}
+      n_pages(
+          std::max(n_sealed, std::min(view.pages.size(), (n_visible + kTokensPerPage - 1) / kTokensPerPage))),
+      first_open_page(std::min(n_pages, n_sealed + first_seen / kTokensPerPage)),
+      left_in_run(view.left_pages % kPagesPerRun),
+      n_open_runs(first_open_page == n_pages ? 0 : run_of(n_pages - 1) - run_of(first_open_page) + 1) {}
 
 Parts::Part Parts::operator[](size_t i) const {
   if (has_sinks && i == 0) return {Kind::kSinks, 0, 1};
@@ -267,8 +277,11 @@ Parts::Part Parts::operator[](size_t i) const {
     const size_t first = (i - first_sealed()) * kPagesPerRun;
     return {Kind::kSealed, first, std::min(n_sealed, first + kPagesPerRun)};
   }
-  const size_t first = n_sealed + (i - first_open()) * kPagesPerRun;
-  return {Kind::kOpen, first, std::min(n_pages, first + kPagesPerRun)};
+  // Both as pages of a layer that none have left.
+  const size_t first = (run_of(first_open_page) + i - first_open()) * kPagesPerRun;
+  const size_t first_page = n_sealed + std::max(first, left_in_run) - left_in_run;
+  return {Kind::kOpen, std::max(first_page, first_open_page),
+          std::min(n_pages, n_sealed + first + kPagesPerRun - left_in_run)};
 }
 
 void attend_part(const LayerView& view, size_t kv_head, const Parts::Part& part, const QueryRows& queries,
@@ -276,7 +289,7 @@ void attend_part(const LayerView& view, size_t kv_head, const Parts::Part& part,
                  PartialState& state) {
   const size_t n_rows = queries.n_queries * queries.group;
   reserve(scratch, n_rows, kTokensPerPage * view.layout->head_dim, worth_unpacking(n_rows));
-  const PageAttention work{queries, scratch, state, view.layout->head_dim};
+  const PageAttention work{queries, scratch, state, view.layout->head_dim, view.score_softcap()};
   switch (part.kind) {
     case Parts::Kind::kSinks: return attend_sinks(view, kv_head, selection, work);
     case Parts::Kind::kKept: return attend_kept(view, kv_head, part.first_page, work);
@@ -290,27 +303,31 @@ uint64_t score_page(const LayerView& view, size_t kv_head, Parts::Kind kind, siz
   const size_t n_rows = queries.n_queries * queries.group;
   reserve(scratch, n_rows, kTokensPerPage * view.layout->head_dim, worth_unpacking(n_rows));
   PartialState none(0, 0);
-  const PageAttention work{queries, scratch, none, view.layout->head_dim};
+  const PageAttention work{queries, scratch, none, view.layout->head_dim, view.score_softcap()};
   const RowLayout& layout = *view.layout;
+  uint64_t rows = 0;
   switch (kind) {
     case Parts::Kind::kSinks:
       score_sinks(view, kv_head, work);
-      return (uint64_t{1} << view.layer->sink_tokens) - 1;
+      rows = (uint64_t{1} << view.layer->sink_tokens) - 1;
+      break;
     case Parts::Kind::kKept:
       score_exact_page(layout.key_format, view.kept->page->data + layout.key_offset(kv_head), nullptr, work);
-      return ~uint64_t{0} >> (kTokensPerPage - view.kept->n);
-    case Parts::Kind::kSealed: {
-      const uint64_t rows = view.coded_word(kv_head, page);
+      rows = ~uint64_t{0} >> (kTokensPerPage - view.kept->n);
+      break;
+    case Parts::Kind::kSealed:
+      rows = view.coded_word(kv_head, page);
       if (rows == 0) return 0;
       scratch.staged.load(view, kv_head, page, rows, PieceUse::kSwept);
       score_sealed(view, kv_head, page, rows, *frames, work);
-      return rows;
-    }
+      break;
     case Parts::Kind::kOpen:
       score_exact_page(layout.key_format, view.keys(kv_head, page), nullptr, work);
-      return tokens_before(view.n_tokens, page);
+      rows = tokens_before(view.n_tokens, page);
+      break;
   }
-  return 0;
+  work.cap();
+  return rows;
 }
 
 size_t sealed_width(const HeadFrames& frames, size_t n_rows, size_t head_dim) {

@@ -19,8 +19,9 @@ namespace quire {
 constexpr size_t kPagesPerRun = 4;
 
 // The parts that a layer's tokens are attended in: the exact sinks, other rows kept exact or copied
-// (LayerView::beside), runs of sealed pages, runs of open ones.
-// Parts of sealed pages give outputs in the frame of the values, if these are framed.
+// (LayerView::beside), runs of sealed pages, runs of open ones. Of a layer with a window the runs are those
+// of the sequence's pages, whichever of them have left. Parts of sealed pages give outputs in the frame of
+// the values, if these are framed.
 struct Parts {
   enum class Kind : uint8_t { kSinks, kKept, kSealed, kOpen };
   struct Part {
@@ -29,9 +30,10 @@ struct Parts {
     size_t last_page;
   };
 
-  // Of the pages that hold the first n_visible tokens.
-  Parts(const LayerView& view, size_t n_visible);
-  size_t size() const { return first_open() + runs(n_pages - n_sealed); }
+  // Of the pages that hold the first n_visible rows, from row first_seen on, which is 0 where pages are
+  // sealed.
+  Parts(const LayerView& view, size_t n_visible, size_t first_seen = 0);
+  size_t size() const { return first_open() + n_open_runs; }
   Part operator[](size_t i) const;
   // Parts first_sealed()..first_open() - 1 are of sealed pages.
   size_t first_sealed() const { return size_t{has_sinks} + n_beside; }
@@ -41,8 +43,12 @@ struct Parts {
   size_t n_beside;  // pages of kept rows and copies, a part each
   size_t n_sealed;
   size_t n_pages;
+  size_t first_open_page;  // that is seen
+  size_t left_in_run;      // pages of the first open page's run that have left
+  size_t n_open_runs;
 
  private:
+  size_t run_of(size_t page) const { return (page - n_sealed + left_in_run) / kPagesPerRun; }
   static size_t runs(size_t n) { return (n + kPagesPerRun - 1) / kPagesPerRun; }
 };
 
@@ -72,10 +78,10 @@ struct AttendScratch {
   void reserve_rows(size_t n_rows);
 };
 
-// Of a page's tokens those in `selected` that each row sees, causally and of n_tokens: masks [rows]; returns
-// their union.
-uint64_t row_masks(const QueryRows& queries, uint64_t selected, size_t n_tokens, size_t page,
-                   uint64_t* masks);
+// Of a page's tokens those in `selected` that each row sees, causally, of n_tokens and in its window (0:
+// there is none): masks [rows]; returns their union.
+uint64_t row_masks(const QueryRows& queries, uint64_t selected, size_t n_tokens, size_t page, uint64_t* masks,
+                   size_t window_tokens = 0);
 
 // scores [n_rows][64] of coded rows get back what centring the keys took off: bias [n_rows].
 void add_bias(const float* bias, size_t n_rows, float* scores);

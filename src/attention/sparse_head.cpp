@@ -3,25 +3,16 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
 
 namespace quire {
 
 namespace {
 
-constexpr double kEstimatesPerNat = kEstimatesPerOctave * 1.4426950408889634;
-
 // Estimates are coarse where scores are large: rows that stand out among the coded ones are proposed however
 // little weight they seem to have beside the exact rows. Half of what levels can tell apart.
 constexpr double kMostBelowExact = 11;  // of logarithms
 
-size_t code_of(const SideFormat& format) { return static_cast<size_t>(format.code); }
-
 }  // namespace
-
-int16_t SparseHead::to_estimate(double log_sum) {
-  return static_cast<int16_t>(std::clamp(std::round(log_sum * kEstimatesPerNat), -32768.0, 32767.0));
-}
 
 size_t SparseHead::pages_of(size_t chunk) const {
   return std::min(kPagesPerChunk, keys_.size() - first_page(chunk));
@@ -108,30 +99,9 @@ void SparseHead::estimate(size_t chunk) {
   Chunk& own = chunks_[chunk];
   own.log2_sums.resize(tables_.size());
   for (size_t h = 0; h < tables_.size(); ++h) {
+    cap_estimates(h, estimates + h * ld, pages_of(chunk) * kTokensPerPage);
     own.log2_sums[h] = ops().index.mass(estimates + h * ld, n_pages);
   }
-}
-
-// By the estimates. The largest first: one exponential a chunk.
-double SparseHead::coded_log_sum(size_t table) const {
-  double top = -std::numeric_limits<double>::infinity();
-  for (const Chunk& chunk : chunks_) top = std::max(top, chunk.log2_sums[table] / kEstimatesPerNat);
-  double sum = 0;
-  for (const Chunk& chunk : chunks_) sum += std::exp(chunk.log2_sums[table] / kEstimatesPerNat - top);
-  return top + std::log(sum);
-}
-
-// Of exact rows and candidates.
-double SparseHead::scored_log_sum(size_t row) const {
-  double top = exact_log_sums_[row];
-  for (const Chunk& chunk : chunks_) top = std::max(top, static_cast<double>(chunk.state.m[row]));
-  if (std::isinf(top)) return top;
-  double sum = std::exp(exact_log_sums_[row] - top);
-  for (const Chunk& chunk : chunks_) {
-    const PartialState& state = chunk.state;
-    if (state.l[row] > 0.0f) sum += state.l[row] * std::exp(state.m[row] - top);
-  }
-  return top + std::log(sum);
 }
 
 void SparseHead::propose(const double* log_sums) {
@@ -207,11 +177,14 @@ void SparseHead::score(size_t chunk, AttendScratch& scratch) {
   if (own.rows.empty()) return;
   own.scores.resize(own.n_tiles() * queries_.group * kTokensPerPage);
   if (outside_) stage(chunk, false, scratch);
-  ops().codes.score_rows[code_of(view_->layer->sealed.keys)](
+  ops().codes.score_rows[static_cast<size_t>(view_->layer->sealed.keys.code)](
       *frames_->key_book, coded_queries(), static_cast<int>(queries_.group), static_cast<int>(dim),
       candidates(chunk), own.scores.data(), outside_ ? KeyRowRefs{} : candidates(chunk + 1));
   for (size_t tile = 0; frames_->key_framed && tile < own.n_tiles(); ++tile) {
     add_bias(queries_.bias, queries_.group, own.scores.data() + tile * queries_.group * kTokensPerPage);
+  }
+  if (const float cap = view_->score_softcap(); cap > 0) {
+    ops().cap_scores(own.scores.data(), static_cast<int>(own.scores.size()), cap);
   }
   if (ranks()) sum_scores(own);
 }
@@ -338,7 +311,7 @@ void SparseHead::attend(size_t chunk, AttendScratch& scratch) {
     ops().softmax(scores, scratch.masks.data(), static_cast<int>(group), own.state.m.data(),
                   own.state.l.data(), scratch.correction.data());
     std::copy_n(own.state.m.begin(), group, own.tops.begin() + static_cast<ptrdiff_t>(i * group));
-    ops().codes.accumulate_rows[code_of(view_->layer->sealed.values)](
+    ops().codes.accumulate_rows[static_cast<size_t>(view_->layer->sealed.values.code)](
         *frames_->value_book, scores, scratch.correction.data(),
         {values_.data() + first_page(chunk), own.rows.data() + i * kTokensPerPage,
          static_cast<int>(chunks_[chunk].rows_in(i))},
@@ -364,28 +337,6 @@ uint64_t SparseHead::bytes_read() const {
   const size_t value_row_bytes = layout.value_bytes() / kTokensPerPage;
   const size_t index_bytes = estimated_ ? keys_.size() * layout.index_bytes() : 0;
   return index_bytes + n_candidates_ * key_row_bytes + n_kept_ * value_row_bytes;
-}
-
-double SparseHead::full_log_sum(size_t row, AttendScratch& scratch) const {
-  const size_t dim = view_->layout->head_dim;
-  const float* q = coded_queries() + row * dim;
-  const double bias = frames_->key_framed ? queries_.bias[row] : 0;
-  scratch.reserve_rows(1);
-  // By the kernel that scores candidates: its rounding is the same for both.
-  uint16_t rows[kTokensPerPage];
-  for (size_t t = 0; t < kTokensPerPage; ++t) rows[t] = static_cast<uint16_t>(t);
-  double sum = -std::numeric_limits<double>::infinity();
-  for (size_t page = 0; page < keys_.size(); ++page) {
-    scratch.staged.load(*view_, kv_head_, page, ~uint64_t{0}, PieceUse::kSwept);
-    const KeyPage keys = {index_[page], reinterpret_cast<const uint8_t*>(scratch.staged.keys(page))};
-    ops().codes.score_rows[code_of(view_->layer->sealed.keys)](
-        *frames_->key_book, q, 1, static_cast<int>(dim), {&keys, rows, kTokensPerPage}, scratch.scores.data(),
-        {});
-    for (uint64_t left = view_->coded_word(kv_head_, page); left != 0; left &= left - 1) {
-      sum = add_logs(sum, scratch.scores[static_cast<size_t>(std::countr_zero(left))] + bias);
-    }
-  }
-  return sum;
 }
 
 }  // namespace quire

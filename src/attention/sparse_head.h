@@ -101,6 +101,7 @@ class SparseHead {
   const float* coded_queries() const { return frames_->key_framed ? queries_.framed : queries_.q; }
   static int16_t to_estimate(double log_sum);
   void make_tables();
+  void cap_estimates(size_t table, int16_t* estimates, size_t n) const;
   double coded_log_sum(size_t table) const;
   double scored_log_sum(size_t row) const;
   void list_candidates();

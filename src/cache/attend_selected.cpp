@@ -1,15 +1,17 @@
-// A decoded token that reads the rows a selector chooses: the choice, and what is counted of it.
+// What policies see of queries; and a decoded token that reads the rows a selector chooses: the choice, and
+// what is counted of it.
 #include <bit>
 #include <cmath>
 
 #include "cache/cache.h"
+#include "cache/hot_rows.h"
 #include "cache/lane.h"
 #include "cache/row_scores.h"
 
 namespace quire {
 
 bool Cache::selects(size_t layer, const LayerView& view) const {
-  return step_tokens_ == 1 && selector_->selects(layer, view.n_tokens);
+  return step_tokens_ == 1 && view.window_tokens() == 0 && selector_->selects(layer, view.n_tokens);
 }
 
 void Cache::predict(Worker& worker, size_t layer, const float* input) {
@@ -21,6 +23,16 @@ void Cache::predict(Worker& worker, size_t layer, const float* input) {
   stats_.bytes_read += counts.weight_bytes;
   if (observer_ != nullptr) observer_->named(layer + 1, selector_->predicted(layer));
   look_ahead(layer + 1);
+}
+
+// What the recipe wants to know of the queries before they attend.
+void Cache::watch_queries(Worker& worker, size_t layer, const LayerView& view, size_t first, size_t n,
+                          const float* q, size_t ldq) {
+  if (recipe_.prompt_statistics && view.n_sealed() == 0) observe_queries(worker, layer, n, q, ldq);
+  if (selector_->observes(store_)) observe_selector(worker, layer, view, first, n, q, ldq);
+  if (hot_ && hot_->observes(step_tokens_) && worker.rank() == 0) {
+    hot_->save_queries(step_tokens_, first, n, q, ldq, geometry_.n_heads * geometry_.head_dim);
+  }
 }
 
 void Cache::observe_selector(Worker& worker, size_t layer, const LayerView& view, size_t first, size_t n,

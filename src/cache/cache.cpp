@@ -34,7 +34,10 @@ Cache::Cache(std::shared_ptr<const CacheStatistics> statistics, std::unique_ptr<
       prompt_(geometry.n_layers),
       store_(own_layouts(recipe, geometry, *statistics_), pool, std::move(tier)),
       selector_(std::move(selector)),
-      placement_(std::make_unique<StayInPlace>()) {
+      placement_(std::make_unique<StayInPlace>()),
+      full_layer_(geometry.first_full_layer()),
+      any_gives_back_(recipe.seals() || recipe.drops() || geometry.has_windows()) {
+  check_windows(recipe, geometry);
   if (recipe.promote.given()) hot_ = std::make_unique<HotRows>(recipe, store_);
   if (recipe.drops()) dropping_.emplace(make_retention(recipe.keep, recipe.sink_tokens), geometry);
   if (!recipe.coded || !recipe.keep.given()) return;
@@ -67,22 +70,20 @@ void Cache::begin_step(size_t n_new, int n_members) {
   if (dropping_) dropping_->begin_step(static_cast<size_t>(n_members));
   if (reserving_) reserving_->begin_step(n_new, due_pages());
   if (key_reserving_ && due_pages() > 0) {
-    key_reserving_->begin_step(store_.layer_layout(0).sealed_pages(n_tokens() + n_new));
+    key_reserving_->begin_step(store_.layer_layout(full_layer_).sealed_pages(n_tokens() + n_new));
   }
   turn_to_sinks();
   look_ahead(0);
 }
 
-// Pages of every layer that are coded when the step is done.
+// Pages of every layer that sees all tokens that are coded when the step is done.
 size_t Cache::due_pages() const {
-  if (geometry_.n_layers == 0) return 0;
-  const LayerLayout& layout = store_.layer_layout(0);
+  if (full_layer_ == geometry_.n_layers) return 0;
+  const LayerLayout& layout = store_.layer_layout(full_layer_);
   return layout.sealed_pages(n_tokens() + step_tokens_) - layout.sealed_pages(n_tokens());
 }
 
-bool Cache::extends_at_once(size_t n_new) const {
-  return (!recipe_.seals() && !recipe_.drops()) || n_new <= kSmallStep;
-}
+bool Cache::extends_at_once(size_t n_new) const { return !any_gives_back_ || n_new <= kSmallStep; }
 
 // Before anything is changed or computed: pages are allocated in the middle of a step too, where nothing can
 // be refused.
@@ -107,18 +108,16 @@ void Cache::append(Worker& worker, size_t layer, size_t first, size_t n, const f
   worker.share(static_cast<int64_t>(layout.n_kv_heads), 1, [&](int64_t head, int64_t) {
     const size_t column = static_cast<size_t>(head) * layout.head_dim;
     store_.write(layer, static_cast<size_t>(head), n_tokens() + first, n, k + column, v + column, ld);
-    selector_->append(store_, layer, static_cast<size_t>(head), n_tokens() + first, n);
+    if (!is_windowed(layer))
+      selector_->append(store_, layer, static_cast<size_t>(head), n_tokens() + first, n);
   });
 }
 
 void Cache::attend(Worker& worker, size_t layer, size_t first, size_t n, const float* q, size_t ldq,
                    float* out, size_t ldo) {
   const LayerView view = store_.view(layer, n_tokens() + first + n);
-  if (recipe_.prompt_statistics && view.n_sealed() == 0) observe_queries(worker, layer, n, q, ldq);
-  if (selector_->observes(store_)) observe_selector(worker, layer, view, first, n, q, ldq);
-  if (hot_ && hot_->observes(step_tokens_) && worker.rank() == 0) {
-    hot_->save_queries(step_tokens_, first, n, q, ldq, geometry_.n_heads * geometry_.head_dim);
-  }
+  const bool windowed = is_windowed(layer);
+  if (!windowed) watch_queries(worker, layer, view, first, n, q, ldq);
   if (const auto limits = sparse_limits(layer, view, n)) {
     return attend_sparse(worker, layer, view, *limits, q, out);
   }
@@ -132,7 +131,7 @@ void Cache::attend(Worker& worker, size_t layer, size_t first, size_t n, const f
   } else {
     attend_tiles(worker, layer, view, n, q, ldq, out, ldo);
   }
-  if (dropping_) dropping_->observe(worker, layer, view, first, n, step_tokens_, q, ldq);
+  if (dropping_ && !windowed) dropping_->observe(worker, layer, view, first, n, step_tokens_, q, ldq);
   if (observer_ != nullptr && step_tokens_ == 1 && worker.rank() == 0 && !selects(layer, view)) {
     report_all(layer, view);
   }
@@ -141,6 +140,7 @@ void Cache::attend(Worker& worker, size_t layer, size_t first, size_t n, const f
 // Each of the last n queries reads the rows up to its own; the queries of a tile share one read of their
 // rows' bytes.
 void Cache::count_reads(const LayerView& view, size_t n) {
+  if (view.window_tokens() > 0) return count_window_reads(view, n);
   const size_t start = view.n_tokens - n;
   const size_t n_sealed = view.n_sealed();
   const size_t n_sinks = n_sealed == 0 && view.sinks != nullptr ? view.layer->sink_tokens : 0;
@@ -242,7 +242,7 @@ void Cache::attend_tiles(Worker& worker, size_t layer, const LayerView& view, si
     lane.q.resize(n_rows * dim);
     gather_rows(q + start * ldq + head * group * dim, ldq, count, group * dim, lane.q.data());
     const size_t position = view.n_tokens - n + start;
-    const Parts parts(view, position + count);
+    const Parts parts(view, position + count, view.first_seen(position));
     const QueryRows queries =
         framed_queries(lane.framed, parts, layer, head, {lane.q.data(), count, group, position});
     merge_parts(lane, parts, layer, head, n_rows, [&](size_t i) -> const PartialState& {
@@ -262,7 +262,7 @@ void Cache::attend_parts(Worker& worker, size_t layer, const LayerView& view, si
   const size_t n_kv_heads = view.layout->n_kv_heads;
   const size_t dim = view.layout->head_dim;
   const size_t group = geometry_.n_heads / n_kv_heads;
-  const Parts parts(view, view.n_tokens);
+  const Parts parts(view, view.n_tokens, view.first_seen(view.n_tokens - n));
   const size_t n_rows = n * group;
   const bool selecting = selects(layer, view);
   if (worker.rank() == 0) {
@@ -316,8 +316,9 @@ void Cache::attend_parts(Worker& worker, size_t layer, const LayerView& view, si
 // Keys of the window keep their distance to the queries, so it is enough to turn the queries of the sinks.
 void Cache::turn_to_sinks() {
   sink_shift_ = 0;
-  if (!dropping_ || recipe_.keep.policy != Policy::kWindow || geometry_.n_layers == 0) return;
-  sink_shift_ = store_.left_tokens(0) - std::min(store_.left_tokens(0), recipe_.sink_tokens);
+  if (!dropping_ || recipe_.keep.policy != Policy::kWindow || full_layer_ == geometry_.n_layers) return;
+  const size_t n_left = store_.left_tokens(full_layer_);
+  sink_shift_ = n_left - std::min(n_left, recipe_.sink_tokens);
   if (sink_shift_ == 0) return;
   QUIRE_CHECK(facts().rope_frequencies != nullptr);
   const RopeFrequencies& frequencies = *facts().rope_frequencies;
@@ -367,11 +368,13 @@ void Cache::end_step() {
 
 void Cache::restore(size_t n_tokens, std::span<const LayerContents> contents, const Store::Fill& fill) {
   store_.restore(n_tokens, contents, fill);
-  if (key_reserving_ && !contents.empty()) key_reserving_->restore(contents[0].n_sealed);
+  if (key_reserving_ && full_layer_ < contents.size())
+    key_reserving_->restore(contents[full_layer_].n_sealed);
 }
 
 void Cache::restore_reserving(std::vector<uint32_t> open) {
-  const size_t n_pages = geometry_.n_layers == 0 ? 0 : store_.view(0, n_tokens()).n_sealed();
+  const size_t n_pages =
+      full_layer_ == geometry_.n_layers ? 0 : store_.view(full_layer_, n_tokens()).n_sealed();
   reserving_->restore(n_tokens(), n_pages, std::move(open));
 }
 

@@ -62,8 +62,10 @@ class Cache {
   const Recipe& recipe() const { return recipe_; }
   const Geometry& geometry() const { return geometry_; }
   size_t n_tokens() const { return store_.n_tokens(); }
+  // Rows of a layer that sees every token.
   CacheRows rows() const {
-    return {n_tokens(), n_tokens() - (geometry_.n_layers == 0 ? 0 : store_.left_tokens(0))};
+    return {n_tokens(),
+            n_tokens() - (full_layer_ < geometry_.n_layers ? store_.left_tokens(full_layer_) : 0)};
   }
 
   // Makes room for n_new tokens; throws Error, with nothing changed, when the pool's budget refuses.
@@ -93,9 +95,12 @@ class Cache {
   // is worth nothing then, and every further step throws too.
   void end_step();
 
-  // So many first tokens are coded: a crop() to fewer, other than to 0, is refused.
+  // So many first tokens are coded.
   size_t coded_tokens() const { return store_.coded_tokens(); }
-  // Forgets all tokens from n_tokens on; throws Error where these are coded.
+  // A crop() to fewer tokens, other than to 0, is refused: they are coded, or rows that a layer's window
+  // would need have left.
+  size_t fixed_tokens() const { return store_.fixed_tokens(); }
+  // Forgets all tokens from n_tokens on; throws Error below fixed_tokens().
   void crop(size_t n_tokens);
   // A second sequence with the same tokens; pages are shared until written.
   Cache fork() const;
@@ -170,12 +175,18 @@ class Cache {
   const QueryRows& queries_of(const Parts::Part& part, const QueryRows& queries, Lane& lane,
                               QueryRows& turned) const;
 
+  bool is_windowed(size_t layer) const { return geometry_.is_windowed(layer); }
   HeadFrames frames(size_t layer, size_t head) const;
+  void watch_queries(Worker& worker, size_t layer, const LayerView& view, size_t first, size_t n,
+                     const float* q, size_t ldq);
   void observe_queries(Worker& worker, size_t layer, size_t n, const float* q, size_t ldq);
   void make_statistics(Worker& worker, size_t layer, size_t n_total);
   bool extends_at_once(size_t n_new) const;
   void check_budget(size_t n_new) const;
   void count_reads(const LayerView& view, size_t n);
+  // Layers whose queries see a window (windows.cpp).
+  void count_window_reads(const LayerView& view, size_t n);
+  void leave_window(Worker& worker, size_t layer);
   size_t due_pages() const;
   bool seal_pages(Worker& worker, size_t layer, size_t n_total);
   // A decoded token that reads what a selector chooses (attend_selected.cpp).
@@ -243,6 +254,8 @@ class Cache {
   std::vector<float> sink_sine_;
   std::unique_ptr<Selector> selector_;
   std::unique_ptr<Placement> placement_;
+  size_t full_layer_;    // Geometry::first_full_layer()
+  bool any_gives_back_;  // pages of some layer leave or get another form at the end of a step
   size_t step_tokens_ = 0;
   StepStats stats_;
   std::vector<std::unique_ptr<Lane>> lanes_;

@@ -9,23 +9,11 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "cache/geometry_file.h"
 #include "format/frame.h"
 
 namespace quire {
 namespace {
-
-// More than any model has of each; products of these with a page's bytes stay far from 2^64.
-constexpr uint32_t kMostLayers = 1u << 16;
-constexpr uint32_t kMostHeads = 1u << 16;
-constexpr uint32_t kMostHeadDim = 1u << 16;
-
-std::vector<uint32_t> geometry_values(const Geometry& geometry) {
-  std::vector<uint32_t> values = {static_cast<uint32_t>(geometry.n_layers),
-                                  static_cast<uint32_t>(geometry.n_heads),
-                                  static_cast<uint32_t>(geometry.head_dim)};
-  for (const size_t n : geometry.n_kv_heads) values.push_back(static_cast<uint32_t>(n));
-  return values;
-}
 
 // A file says nothing of places: exact pages are the same bytes wherever they lie.
 size_t coded_pages(const Store& store, size_t layer) {
@@ -36,12 +24,15 @@ std::vector<uint64_t> row_values(const Cache& cache) {
   const Store& store = cache.store();
   std::vector<uint64_t> values = {cache.n_tokens()};
   for (size_t layer = 0; layer < store.n_layers(); ++layer) {
-    values.push_back(coded_pages(store, layer));
+    const bool windowed = store.layer_layout(layer).window_tokens > 0;
+    values.push_back(windowed ? store.left_tokens(layer) / kTokensPerPage : coded_pages(store, layer));
   }
   return values;
 }
 
 constexpr const char* kNumberOfBytes = "the number of bytes";
+// Positions are u32, and further tokens may come.
+constexpr size_t kMostTokens = size_t{1} << 31;
 
 uint64_t sum(std::initializer_list<uint64_t> parts) {
   uint64_t total = 0;
@@ -91,18 +82,6 @@ Recipe read_recipe(const SectionFile& file) {
   file.fail_section("recipe", "it is not written as recipes are");
 }
 
-Geometry read_geometry(const SectionFile& file) {
-  const std::vector<uint32_t> values = file.get_values<uint32_t>("geometry");
-  const auto fail = [&] { file.fail_section("geometry", "it is no shape of a model"); };
-  if (values.size() < 3 || values[0] > kMostLayers || values.size() != 3 + size_t{values[0]}) fail();
-  Geometry geometry{values[0], values[1], values[2], {values.begin() + 3, values.end()}};
-  if (geometry.n_heads > kMostHeads || geometry.head_dim == 0 || geometry.head_dim > kMostHeadDim) fail();
-  for (const size_t n : geometry.n_kv_heads) {
-    if (n > geometry.n_heads || (n > 0 && geometry.n_heads % n != 0)) fail();
-  }
-  return geometry;
-}
-
 // Codes are made for heads of at most kMaxHeadDim, and their sizes are asked for only then.
 void check_codes(const SectionFile& file, const SavedCache& saved) {
   if (saved.recipe.coded && saved.geometry.head_dim > kMaxHeadDim) {
@@ -118,6 +97,14 @@ void check_sealed(const SectionFile& file, const LayerLayout& layout, size_t n_t
   const size_t n_most = layout.seals ? n_tokens / kTokensPerPage : 0;
   const bool possible = n_sealed >= n_due && n_sealed <= (reserves ? n_due : n_most);
   if (!possible) file.fail_section("rows", "the number of coded pages does not fit the recipe");
+}
+
+// Pages that have left a layer with a window: those behind it, or more where the sequence has been cut.
+void check_left(const SectionFile& file, const LayerLayout& layout, size_t n_tokens, uint64_t n_pages) {
+  const bool possible = n_pages <= n_tokens / kTokensPerPage &&
+                        n_pages * kTokensPerPage >= layout.left_behind(n_tokens) &&
+                        layout.shortest_cut(n_pages * kTokensPerPage) <= n_tokens;
+  if (!possible) file.fail_section("rows", "the number of pages that have left does not fit the window");
 }
 
 void check_pages(const SectionFile& file, const SavedCache& saved) {
@@ -142,14 +129,19 @@ void read_rows(const SectionFile& file, SavedCache& saved) {
   if (values.size() != 1 + saved.geometry.n_layers) file.fail_section("rows", "its length is wrong");
   saved.pages = file.get("pages");
   // A token takes at least a byte, unless it has left.
-  if (!saved.recipe.drops() && values[0] > saved.pages.size()) {
+  const bool all_may_leave =
+      saved.recipe.drops() || saved.geometry.first_full_layer() == saved.geometry.n_layers;
+  if (values[0] > (all_may_leave ? kMostTokens : saved.pages.size())) {
     file.fail_section("rows", "it counts more tokens than the file holds");
   }
   saved.n_tokens = values[0];
   const std::vector<LayerLayout> layouts = layer_layouts(saved.recipe, saved.geometry);
   for (size_t layer = 0; layer < layouts.size(); ++layer) {
-    check_sealed(file, layouts[layer], saved.n_tokens, values[1 + layer]);
-    saved.n_sealed.push_back(values[1 + layer]);
+    const bool windowed = layouts[layer].window_tokens > 0;
+    if (windowed) check_left(file, layouts[layer], saved.n_tokens, values[1 + layer]);
+    if (!windowed) check_sealed(file, layouts[layer], saved.n_tokens, values[1 + layer]);
+    saved.n_sealed.push_back(windowed ? 0 : values[1 + layer]);
+    saved.left_pages.push_back(windowed ? values[1 + layer] : 0);
   }
   const auto read_moves = [&] {
     saved.moves = SavedMoves::read(file, saved.recipe, saved.geometry, saved.n_tokens, saved.n_sealed);
@@ -359,6 +351,9 @@ std::string SavedCache::mismatch(const Cache& cache) const {
   if (geometry.n_heads != other.n_heads || geometry.head_dim != other.head_dim ||
       geometry.n_kv_heads != other.n_kv_heads) {
     return "the saved cache is of a model of another shape";
+  }
+  if (geometry_values(geometry) != geometry_values(other)) {
+    return "the saved cache is of a model with other windows or another soft cap of scores";
   }
   if (!(recipe == cache.recipe().without_place())) {
     return "the saved cache has the recipe " + recipe.text() + ", not " +

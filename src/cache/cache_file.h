@@ -1,11 +1,13 @@
 // The sections of a file that hold a cache (base/section_file.h):
 //
 //   recipe       its canonical text
-//   geometry     u32: layers, query heads, head size, then the KV heads of each layer
+//   geometry     u32: the model's shape (cache/geometry_file.h)
 //   calibration  u64: hash of what the recipe's frames are made of, or its selection's channels; only where
 //   it
 //                needs a calibration
-//   rows         u64: tokens whose rows are there, then for each layer how many of its pages are coded
+//   rows         u64: tokens whose rows are there, then for each layer how many of its pages are coded, or of
+//   a layer
+//                with a window how many of its first pages have left
 //   pages        layer by layer: the exact sinks, the kept rows and the exact keys, if pages are coded, then
 //                the pages, as they lie in memory; of a recipe that drops rows, the sinks if some have left
 //   statistics   f32: of each layer with coded pages, where the recipe has prompt statistics: key means, key
@@ -57,6 +59,7 @@ struct SavedCache {
   std::optional<uint64_t> calibration;
   size_t n_tokens = 0;
   std::vector<size_t> n_sealed;                       // [layer] coded pages
+  std::vector<size_t> left_pages;                     // [layer] of those with a window, that have left
   std::vector<LayerStatistics> statistics;            // [layer] where the recipe has them and pages are coded
   std::vector<PromptObserver> observers;              // [layer] where the recipe has them and none is
   std::vector<std::vector<uint32_t>> kept_positions;  // [layer], the same
@@ -72,7 +75,10 @@ struct SavedCache {
   void restore(Cache& cache, const ByteSink& done = {}) const;
 
   // Tokens of a layer that are in none of its pages.
-  size_t n_left(size_t layer) const { return geometry.n_kv_heads[layer] > 0 ? moves.n_left : 0; }
+  size_t n_left(size_t layer) const {
+    if (geometry.is_windowed(layer)) return left_pages[layer] * kTokensPerPage;
+    return geometry.n_kv_heads[layer] > 0 ? moves.n_left : 0;
+  }
 };
 
 }  // namespace quire

@@ -162,6 +162,9 @@ void Dropping::observe_block(const LayerView& view, size_t layer, size_t head, c
     uint64_t* masks = buffers.masks.data() + page * n_rows;
     ops().score[format](queries.q, static_cast<size_t>(dim), static_cast<int>(n_rows), dim,
                         view.keys(head, page), scores, nullptr);
+    if (const float cap = view.score_softcap(); cap > 0) {
+      ops().cap_scores(scores, static_cast<int>(page_scores), cap);
+    }
     if (how.gumbel) add_noise(how, layer, head, page, queries, scores);
     row_masks(queries, ~uint64_t{0}, view.n_tokens, page, masks);
     // The scores are needed again: the running softmax writes over them.

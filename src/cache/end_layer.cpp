@@ -7,6 +7,7 @@
 namespace quire {
 
 void Cache::end_layer(Worker& worker, size_t layer) {
+  if (is_windowed(layer)) return leave_window(worker, layer);
   if (dropping_) return dropping_->drop(worker, layer, step_tokens_, store_);
   if (hot_ && hot_->observes(step_tokens_)) observe_prompt(worker, layer);
   const size_t n_total = n_tokens() + step_tokens_;

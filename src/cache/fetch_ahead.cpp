@@ -61,7 +61,7 @@ void Cache::look_ahead(size_t first) {
   if (store_.tier() == nullptr) return;
   const size_t last = std::min(geometry_.n_layers, first + recipe_.place.ahead_layers);
   for (size_t layer = first; layer < last; ++layer) {
-    if (looked_ahead_[layer]) continue;
+    if (looked_ahead_[layer] || is_windowed(layer)) continue;
     const LayerView view = store_.view(layer, n_tokens() + step_tokens_);
     if (sparse_limits(layer, view, step_tokens_)) continue;
     if (step_tokens_ > 1 || !selector_->may_select(layer, view.n_tokens)) {
@@ -83,7 +83,8 @@ void Cache::look_ahead(size_t first) {
 void Cache::want_rows(size_t layer, const LayerView& view, size_t n) {
   if (store_.tier() == nullptr) return;
   // Rows of the last step are there already, unless there is no room for them.
-  const bool known = looked_ahead_[layer] || (!selection_.is_all() && selector_->repeats());
+  const bool known =
+      looked_ahead_[layer] || is_windowed(layer) || (!selection_.is_all() && selector_->repeats());
   if (!known) {
     store_.tier()->want(!selection_.is_all() ? selected_pieces(view, selection_)
                         : reads_in_tiles(n)  ? whole_heads(view)

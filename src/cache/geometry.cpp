@@ -1,8 +1,10 @@
 #include "cache/geometry.h"
 
 #include <algorithm>
+#include <string>
 
 #include "attention/attend.h"
+#include "base/error.h"
 #include "cache/prompt_statistics.h"
 #include "policy/digest.h"
 #include "policy/hot_pages.h"
@@ -54,6 +56,14 @@ LayerLayout layer_layout(const Recipe& recipe, size_t layer, size_t n_kv_heads, 
   return layout;
 }
 
+// Rows stay exact, in the formats of the recipe's exact ones.
+LayerLayout windowed_layout(const Recipe& recipe, size_t window_tokens, size_t n_kv_heads, size_t head_dim) {
+  LayerLayout layout;
+  layout.open = {n_kv_heads, head_dim, recipe.key_format, recipe.value_format};
+  layout.window_tokens = window_tokens;
+  return layout;
+}
+
 // Of one layer: the tokens it has seen and the rows that lie in its pages.
 struct LayerRows {
   size_t n_tokens = 0;
@@ -61,6 +71,9 @@ struct LayerRows {
 
   LayerRows after(const LayerLayout& layout, size_t n_new) const {
     const size_t n_total = n_tokens + n_new;
+    if (layout.window_tokens > 0) {
+      return {n_total, n_total - std::max(n_tokens - n_rows, layout.left_behind(n_total))};
+    }
     return {n_total, layout.drops() ? layout.rows_after(n_rows, n_new, n_total) : n_rows + n_new};
   }
 };
@@ -75,10 +88,15 @@ uint64_t bytes_after(const LayerLayout& layout, const LayerRows& rows) {
   return bytes_of(layout, rows, layout.sealed_pages(rows.n_tokens));
 }
 
+// Pages leave or get another form at the end of a step.
+bool gives_back(const LayerLayout& layout) {
+  return layout.seals || layout.drops() || layout.window_tokens > 0;
+}
+
 // Of one step of n_new tokens. The counterpart on counts of Store::peak_growth(), for a cache of its own.
 uint64_t step_peak(const std::vector<LayerLayout>& layouts, const std::vector<LayerRows>& before,
                    size_t n_new) {
-  const bool at_once = n_new <= kSmallStep || layouts.empty() || !(layouts[0].seals || layouts[0].drops());
+  const bool at_once = n_new <= kSmallStep || std::ranges::none_of(layouts, gives_back);
   const auto open_bytes = [&](size_t i) {
     const LayerRows open = {before[i].n_tokens, before[i].n_rows + n_new};
     return bytes_of(layouts[i], open, layouts[i].sealed_pages(before[i].n_tokens));
@@ -86,6 +104,7 @@ uint64_t step_peak(const std::vector<LayerLayout>& layouts, const std::vector<La
   const auto coded_bytes = [&](size_t i) {
     const LayerLayout& layout = layouts[i];
     const LayerRows after = before[i].after(layout, n_new);
+    if (layout.window_tokens > 0) return uint64_t{0};
     if (layout.drops()) {
       const bool first = before[i].n_rows == before[i].n_tokens && after.n_rows < after.n_tokens;
       return uint64_t{first ? layout.beside_bytes() : 0};
@@ -111,7 +130,7 @@ uint64_t step_peak(const std::vector<LayerLayout>& layouts, const std::vector<La
 }
 
 // Rows of a cache that took n_tokens in one step.
-std::vector<LayerRows> rows_of(const std::vector<LayerLayout>& layouts, size_t n_tokens) {
+std::vector<LayerRows> rows_after_one_step(const std::vector<LayerLayout>& layouts, size_t n_tokens) {
   std::vector<LayerRows> rows;
   for (const LayerLayout& layout : layouts) rows.push_back(LayerRows{}.after(layout, n_tokens));
   return rows;
@@ -120,16 +139,63 @@ std::vector<LayerRows> rows_of(const std::vector<LayerLayout>& layouts, size_t n
 }  // namespace
 
 std::vector<LayerLayout> layer_layouts(const Recipe& recipe, const Geometry& geometry) {
+  QUIRE_CHECK(geometry.window_tokens.empty() || geometry.window_tokens.size() == geometry.n_kv_heads.size());
   std::vector<LayerLayout> all;
   for (const size_t n_kv_heads : geometry.n_kv_heads) {
-    all.push_back(layer_layout(recipe, all.size(), n_kv_heads, geometry.head_dim));
+    const size_t layer = all.size();
+    all.push_back(geometry.is_windowed(layer)
+                      ? windowed_layout(recipe, geometry.window_tokens[layer], n_kv_heads, geometry.head_dim)
+                      : layer_layout(recipe, layer, n_kv_heads, geometry.head_dim));
+    all.back().score_softcap = geometry.score_softcap;
   }
   return all;
+}
+
+uint64_t Geometry::rows_of(size_t n_tokens) const {
+  uint64_t n_rows = 0;
+  for (size_t layer = 0; layer < n_kv_heads.size(); ++layer) {
+    n_rows += n_kv_heads[layer] * (is_windowed(layer) ? std::min(n_tokens, window_tokens[layer]) : n_tokens);
+  }
+  return n_rows;
+}
+
+bool Geometry::has_windows() const {
+  return std::ranges::any_of(window_tokens, [](size_t window) { return window > 0; });
+}
+
+size_t Geometry::first_full_layer() const {
+  if (window_tokens.empty()) return 0;
+  return static_cast<size_t>(std::ranges::find(window_tokens, size_t{0}) - window_tokens.begin());
+}
+
+void check_windows(const Recipe& recipe, const Geometry& geometry) {
+  if (!geometry.has_windows()) return;
+  const auto fail = [&](size_t layer, const std::string& what) {
+    throw Error("recipe '" + recipe.text() + "': layer " + std::to_string(layer) +
+                " of the model sees a window of " + std::to_string(geometry.window_tokens[layer]) +
+                " tokens, " + what);
+  };
+  const size_t n_full = static_cast<size_t>(std::ranges::count(geometry.window_tokens, size_t{0}));
+  const bool exact = !recipe.seals() && !recipe.keep.given() && !recipe.select.given();
+  if (n_full == 0 && !exact) {
+    fail(0,
+         "as all its layers do, whose rows stay exact and in memory: nothing is left to the recipe (full, "
+         "bf16 and f32 "
+         "can be had)");
+  }
+  // Its predictor names rows of all layers behind a producer.
+  if (recipe.needs_butler()) {
+    const auto windowed =
+        std::ranges::find_if(geometry.window_tokens, [](size_t window) { return window > 0; });
+    fail(static_cast<size_t>(windowed - geometry.window_tokens.begin()),
+         "and predictors name rows of layers that see every token");
+  }
 }
 
 uint64_t Geometry::token_bytes(const Recipe& recipe) const {
   uint64_t total = 0;
   for (const LayerLayout& layout : layer_layouts(recipe, *this)) {
+    if (layout.window_tokens > 0) continue;
     const uint64_t block_bytes = layout.seals ? layout.sealed.bytes(kPagesPerIndexBlock)
                                               : kPagesPerIndexBlock * layout.open.page_bytes();
     total += block_bytes / kPagesPerIndexBlock / kTokensPerPage;
@@ -139,7 +205,7 @@ uint64_t Geometry::token_bytes(const Recipe& recipe) const {
 
 uint64_t Geometry::cache_bytes(const Recipe& recipe, size_t n_tokens) const {
   const std::vector<LayerLayout> layouts = layer_layouts(recipe, *this);
-  const std::vector<LayerRows> rows = rows_of(layouts, n_tokens);
+  const std::vector<LayerRows> rows = rows_after_one_step(layouts, n_tokens);
   uint64_t total = 0;
   for (size_t i = 0; i < layouts.size(); ++i) total += bytes_after(layouts[i], rows[i]);
   return total;
@@ -148,7 +214,12 @@ uint64_t Geometry::cache_bytes(const Recipe& recipe, size_t n_tokens) const {
 uint64_t Geometry::peak_bytes(const Recipe& recipe, const CacheRows& before, size_t n_total,
                               size_t step_tokens) const {
   const std::vector<LayerLayout> layouts = layer_layouts(recipe, *this);
-  std::vector<LayerRows> rows(layouts.size(), {before.n_tokens, before.n_rows});
+  std::vector<LayerRows> rows;
+  for (const LayerLayout& layout : layouts) {
+    const bool windowed = layout.window_tokens > 0;
+    rows.push_back(
+        {before.n_tokens, windowed ? before.n_tokens - layout.left_behind(before.n_tokens) : before.n_rows});
+  }
   uint64_t most = 0;
   for (size_t i = 0; i < layouts.size(); ++i) most += bytes_after(layouts[i], rows[i]);
   for (size_t n_tokens = before.n_tokens; n_tokens < n_total;) {

@@ -83,8 +83,13 @@ SavedHot SavedHot::read(const SectionFile& file, const Recipe& recipe, const Geo
   }
   const bool copies = geometry.n_layers > recipe.index->dense_layers;
   if (saved.slots.size() > (copies ? settings.capacity_pages : 0)) fail();
-  // All layers code alike; one that does not is behind, and what it has not coded cannot be copied.
-  const size_t n_least = n_sealed.empty() ? 0 : *std::min_element(n_sealed.begin(), n_sealed.end());
+  // All layers that see every token code alike; one that does not is behind, and what it has not coded cannot
+  // be copied.
+  std::vector<size_t> n_coding;
+  for (size_t layer = 0; layer < n_sealed.size(); ++layer) {
+    if (!geometry.is_windowed(layer)) n_coding.push_back(n_sealed[layer]);
+  }
+  const size_t n_least = n_coding.empty() ? 0 : *std::min_element(n_coding.begin(), n_coding.end());
   if (!slots_fit(saved, n_least * kTokensPerPage / settings.page_tokens)) fail();
   return saved;
 }

@@ -149,7 +149,7 @@ Residency Cache::residency() const {
   // All layers code the same pages; those without copies read what the others have copied as codes.
   for (size_t layer = 0; layer < store_.n_layers(); ++layer) {
     const LayerView view = store_.view(layer, n_tokens());
-    if (view.layout->n_kv_heads == 0) continue;
+    if (view.layout->n_kv_heads == 0 || is_windowed(layer)) continue;
     const size_t n_coded = view.n_sealed() * kTokensPerPage;
     const uint64_t n_cold =
         n_coded > 0 && !view.layer->sealed.is_exact() ? n_coded - view.n_exact_sealed() : 0;

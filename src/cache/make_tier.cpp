@@ -60,6 +60,7 @@ std::shared_ptr<Tier> make_tier(const Recipe& recipe, const Geometry& geometry, 
 
 std::shared_ptr<Tier> make_tier(const Recipe& recipe, const Geometry& geometry, PagePool& pool) {
   if (!recipe.place.given()) return nullptr;
+  check_windows(recipe, geometry);  // some layer has rows that can lie outside
   return make_tier(recipe, geometry, pool, open_device(recipe.place));
 }
 

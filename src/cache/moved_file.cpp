@@ -16,6 +16,11 @@ bool gathers_reserve(const Recipe& recipe) {
   return recipe.coded && recipe.keep.given() && !is_partial(recipe.keep);
 }
 
+// KV heads of a layer whose rows are dropped: layers with a window do without.
+size_t dropping_heads(const Geometry& geometry, size_t layer) {
+  return geometry.is_windowed(layer) ? 0 : geometry.n_kv_heads[layer];
+}
+
 // The rows of one head: positions, then masses.
 HeadRows head_rows(std::span<const uint32_t> values) {
   HeadRows rows;
@@ -47,7 +52,7 @@ void read_dropping(const SectionFile& file, const Recipe& recipe, const Geometry
                    std::span<const uint32_t> values, SavedMoves& saved) {
   if (n_tokens > kMostTokens) file.fail_section("rows", "it counts more tokens than a sequence can have");
   size_t n_heads = 0;
-  for (const size_t n : geometry.n_kv_heads) n_heads += n;
+  for (size_t layer = 0; layer < geometry.n_layers; ++layer) n_heads += dropping_heads(geometry, layer);
   if (values.size() < kHeaderValues) file.fail_section("moved", "its length is wrong");
   saved.n_generated = values[0];
   const size_t n_rows = values[1];
@@ -62,7 +67,8 @@ void read_dropping(const SectionFile& file, const Recipe& recipe, const Geometry
   const auto retention = make_retention(recipe.keep, recipe.sink_tokens);
   for (size_t layer = 0; layer < geometry.n_layers; ++layer) {
     std::vector<HeadRows>& heads = saved.rows.emplace_back();
-    for (size_t head = 0; head < geometry.n_kv_heads[layer]; ++head) {
+    if (geometry.is_windowed(layer)) heads.resize(geometry.n_kv_heads[layer]);
+    for (size_t head = 0; head < dropping_heads(geometry, layer); ++head) {
       heads.push_back(head_rows(rest.first(2 * n_rows)));
       check_rows(file, *retention, heads.back(), n_tokens);
       rest = rest.subspan(2 * n_rows);
@@ -70,9 +76,10 @@ void read_dropping(const SectionFile& file, const Recipe& recipe, const Geometry
   }
 }
 
-void read_reserve(const SectionFile& file, const Recipe& recipe, size_t n_tokens,
+void read_reserve(const SectionFile& file, const Recipe& recipe, const Geometry& geometry, size_t n_tokens,
                   std::span<const size_t> n_sealed, std::vector<uint32_t> values, SavedMoves& saved) {
-  const size_t n_pages = n_sealed.empty() ? 0 : n_sealed[0];
+  const size_t layer = geometry.first_full_layer();
+  const size_t n_pages = layer < n_sealed.size() ? n_sealed[layer] : 0;
   const LogReserve reserve = log_reserve(recipe.keep, recipe.sink_tokens);
   if (!Reserving::can_lie(reserve, n_tokens, n_pages, values)) {
     file.fail_section("moved", "the positions are not those of the open rows");
@@ -91,7 +98,7 @@ std::vector<uint32_t> moved_values(const Cache& cache) {
   const Dropping& dropping = *cache.dropping();
   std::vector<uint32_t> values = {static_cast<uint32_t>(dropping.n_generated()), 0};
   for (size_t layer = 0; layer < cache.geometry().n_layers; ++layer) {
-    for (size_t head = 0; head < cache.geometry().n_kv_heads[layer]; ++head) {
+    for (size_t head = 0; head < dropping_heads(cache.geometry(), layer); ++head) {
       const HeadRows& rows = dropping.rows(layer, head);
       values[1] = static_cast<uint32_t>(rows.positions.size());
       values.insert(values.end(), rows.positions.begin(), rows.positions.end());
@@ -108,7 +115,7 @@ SavedMoves SavedMoves::read(const SectionFile& file, const Recipe& recipe, const
   if (recipe.drops()) {
     read_dropping(file, recipe, geometry, n_tokens, values, saved);
   } else {
-    read_reserve(file, recipe, n_tokens, n_sealed, std::move(values), saved);
+    read_reserve(file, recipe, geometry, n_tokens, n_sealed, std::move(values), saved);
   }
   return saved;
 }

@@ -1,7 +1,7 @@
 // What a file says of rows that have moved or left, u32 numbers.
 //
 // Of a recipe that drops rows: how many tokens came in steps of one; how many rows there are, the same in all
-// layers and heads; and for each KV head of each layer, in the order in which its rows lie,
+// layers and heads; and for each KV head of each layer without a window, in the order in which its rows lie,
 //
 //   positions [rows] | the mass of each as f32 [rows]
 //

@@ -23,7 +23,12 @@ void add_word(uint64_t word, size_t page, std::vector<uint32_t>& positions) {
 void Cache::report_all(size_t layer, const LayerView& view) const {
   std::vector<uint32_t> positions;
   for (size_t head = 0; head < view.layout->n_kv_heads; ++head) {
-    if (dropping_) {
+    if (is_windowed(layer)) {
+      const size_t first = view.first_seen(view.n_tokens - 1);
+      positions.resize(view.n_tokens - first);
+      std::iota(positions.begin(), positions.end(),
+                static_cast<uint32_t>(view.left_pages * kTokensPerPage + first));
+    } else if (dropping_) {
       positions = dropping_->rows(layer, head).positions;
       const bool has_sinks = view.sinks != nullptr && view.layer->drops();
       for (uint32_t i = 0; has_sinks && i < view.layer->sink_tokens; ++i) positions.push_back(i);

@@ -76,7 +76,7 @@ std::string exact_rows_text(const Recipe& recipe, const ExactDefaults& usual, co
 
 std::string frame_text(const Recipe& recipe, size_t usual_full_rows) {
   std::string text;
-  if (recipe.frame) text += ",frame=" + std::string(kFrameNames[static_cast<size_t>(*recipe.frame)]);
+  if (recipe.frame) text += ",frame=" + std::string(frame_name(*recipe.frame));
   if (recipe.prompt_statistics && !is_signvq(recipe.keys)) text += ",stats=prompt";
   if (recipe.full_rows != usual_full_rows) text += ",full_rows=" + std::to_string(recipe.full_rows);
   return text;
@@ -110,6 +110,8 @@ std::string named_text(const Recipe& recipe, const NamedRecipe& named) {
 }
 
 }  // namespace
+
+std::string_view frame_name(FrameKind kind) { return kFrameNames[static_cast<size_t>(kind)]; }
 
 Recipe Recipe::without_place() const {
   Recipe other = *this;

@@ -24,6 +24,8 @@ enum class FrameKind : uint8_t {
   kCentred,     // the same, and values centred too: measured to be worse (ADR 6), kept to compare with
 };
 
+std::string_view frame_name(FrameKind kind);
+
 // Every KV-cache method is a point on free axes: the formats of keys and values, which tokens are kept and
 // which of these stay exact, which are read, which coded ones have a decoded copy.
 struct Recipe {

@@ -3,14 +3,17 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <span>
 #include <thread>
 
 #include "base/error.h"
+#include "base/section_file.h"
 #include "engine/butler_asset.h"
 #include "engine/butler_file.h"
 #include "engine/calibrate.h"
 #include "engine/calibration_file.h"
 #include "engine/calibration_text.h"
+#include "engine/chat_template_reader.h"
 #include "engine/vocabulary_reader.h"
 #include "kernels/ops.h"
 #include "weights/open_model.h"
@@ -29,15 +32,36 @@ int checked_threads(int n_threads) {
 uint64_t smallest_limit(uint64_t a, uint64_t b) { return a == 0 || b == 0 ? std::max(a, b) : std::min(a, b); }
 
 // Refuses what will not load before the work of loading, and an unknown QUIRE_FORCE_ISA before both.
-Tokenizer read_tokenizer(const GgufFile& file) {
+Tokenizer read_tokenizer(const GgufFile& file, const RopeOverrides& rope) {
   ops();
-  const ModelConfig config = ModelConfig::read(file);
+  const ModelConfig config = ModelConfig::read(file, rope);
   Tokenizer tokenizer(read_vocabulary(file));
   if (static_cast<size_t>(tokenizer.size()) > config.vocabulary) {
     throw Error(file.path() + ": the tokenizer has " + std::to_string(tokenizer.size()) +
                 " tokens but the model embeds only " + std::to_string(config.vocabulary));
   }
   return tokenizer;
+}
+
+void add(Checksum& hash, const Rope& rope) {
+  hash.add(std::as_bytes(std::span(rope.frequencies)));
+  hash.add(std::as_bytes(std::span(&rope.attention_factor, 1)));
+}
+
+// Saved caches, calibrations and predictors hold or know keys as RoPE turned them, so one that turns
+// otherwise is another model to them.
+std::string fingerprint_with(const GgufFile& file, const RopeOverrides& overrides) {
+  const ModelConfig own = ModelConfig::read(file);
+  const ModelConfig config = ModelConfig::read(file, overrides);
+  if (config.rope == own.rope && config.window_rope == own.window_rope) return file.fingerprint();
+  const std::string of_file = file.fingerprint();
+  Checksum hash;
+  hash.add(std::as_bytes(std::span(of_file)));
+  add(hash, config.rope);
+  if (config.window_rope) add(hash, *config.window_rope);
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(hash.value()));
+  return digits;
 }
 
 }  // namespace
@@ -59,8 +83,9 @@ Engine::Engine(const GgufFile& file, const EngineOptions& options, Clock::time_p
       team_(checked_threads(options.n_threads)),
       pool_(smallest_limit(options.kv_budget_bytes, options.kv_ram_bytes),
             options.kv_ram_bytes > 0 ? PagePool::Returned::kGivenBack : PagePool::Returned::kKept),
-      tokenizer_(read_tokenizer(file)) {
+      tokenizer_(read_tokenizer(file, options.rope)) {
   for (const std::string& sentence : file.notes()) note(sentence);
+  if (options.rope.given()) fingerprint_ = fingerprint_with(file, options.rope);
   if (!options.calibration_path.empty()) {
     calibration_ =
         std::make_shared<const Calibration>(load_calibration(options.calibration_path, fingerprint_));
@@ -69,20 +94,24 @@ Engine::Engine(const GgufFile& file, const EngineOptions& options, Clock::time_p
     butler_ = std::make_shared<const ButlerWeights>(
         load_butler(options.butler_path, fingerprint_, butler_geometry(ModelConfig::read(file))));
   }
-  model_ = Model::load(file, team_, options.precision);
-  read_chat_template(file);
+  make_chat_template(file, options.chat_template);
+  model_ = Model::load(file, team_, options.precision, options.rope);
+  note_long_context();
   load_seconds_ = std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-void Engine::read_chat_template(const GgufFile& file) {
-  constexpr std::string_view kKey = "tokenizer.chat_template";
-  if (file.find(kKey) == nullptr) {
-    chat_template_error_ = "the model file has no chat template, so it can only continue raw text";
-    return;
-  }
+void Engine::note_long_context() const {
+  const ModelConfig& c = config();
+  if (c.context_tokens <= c.trained_tokens) return;
+  note("a context of " + std::to_string(c.context_tokens) + " tokens is more than the " +
+       std::to_string(c.trained_tokens) + " that the model was trained for (RoPE: " + c.rope_text + ")");
+}
+
+void Engine::make_chat_template(const GgufFile& file, const std::string& given) {
   try {
-    chat_template_ = ChatTemplate::recognise(file.get_string(kKey));
+    chat_template_ = read_chat_template(file, tokenizer_, given);
   } catch (const Error& error) {
+    if (!given.empty()) throw;
     chat_template_error_ = error.what();  // only chat needs it
   }
 }
@@ -156,6 +185,7 @@ std::shared_ptr<const ButlerWeights> Engine::butler() {
 Cache Engine::make_cache(const Recipe& recipe) { return make_cache(recipe, pool_); }
 
 Cache Engine::make_cache(const Recipe& recipe, PagePool& pool) {
+  check_windows(recipe, config().geometry());  // before a calibration is measured for nothing
   return {recipe,
           config().geometry(),
           pool,

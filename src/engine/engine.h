@@ -34,6 +34,9 @@ struct EngineOptions {
   std::string calibration_path = {};  // empty: the calibration kept for the model, made when it is missing
   std::string butler_path = {};       // of a trained predictor; empty: the model's in one of these folders
   std::vector<std::string> asset_folders = {};
+  std::string chat_template = {};  // a Jinja text, or "chatml"; empty: the model's
+  // The context that sequences are to have, and what else is asked for of positions.
+  RopeOverrides rope = {};
   // Told, in one sentence each, what happens that takes time or needs to be known. Called on the thread that
   // asked for it; must not throw.
   std::function<void(const std::string& sentence)> on_note = {};
@@ -55,11 +58,11 @@ class Engine {
   const Model& model() const { return model_; }
   const ModelConfig& config() const { return model_.config(); }
   const Tokenizer& tokenizer() const { return tokenizer_; }
-  // Throws Error when the file has none or one that is not known.
+  // Throws Error when the model has none, or one that is no template.
   const ChatTemplate& chat_template() const;
   PagePool& pool() { return pool_; }
   int n_threads() const { return team_.size(); }
-  // Of the model file, see GgufFile::fingerprint().
+  // Of the model file (GgufFile::fingerprint()) where positions are as it says; otherwise of both.
   const std::string& fingerprint() const { return fingerprint_; }
   // From opening the file to being ready.
   double load_seconds() const { return load_seconds_; }
@@ -93,7 +96,8 @@ class Engine {
 
   Engine(const OpenFile& opened, const EngineOptions& options);
   Engine(const GgufFile& file, const EngineOptions& options, Clock::time_point start);
-  void read_chat_template(const GgufFile& file);
+  void note_long_context() const;
+  void make_chat_template(const GgufFile& file, const std::string& given);
   void note(const std::string& sentence) const;
   std::shared_ptr<const Calibration> kept_calibration(const std::string& path) const;
   std::shared_ptr<const Calibration> make_calibration(const std::string& path);

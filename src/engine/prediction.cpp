@@ -6,6 +6,7 @@
 #include "format/row_format.h"
 #include "kernels/ops.h"
 #include "kernels/pack.h"
+#include "model/config.h"
 #include "policy/digest.h"
 #include "store/store.h"
 
@@ -97,9 +98,14 @@ uint64_t estimate_workspace(const GgufFile& file, const std::string& prefix, con
   return checked_add(bytes, kProgramBytes, "the workspace");
 }
 
-// Bytes that are not of exact rows alone.
-bool needs_geometry(const Recipe& recipe) {
-  return recipe.seals() || recipe.drops() || digest_bytes(recipe.select, 1, recipe.key_format, 1) > 0;
+// Of a model that runs; none of others.
+std::vector<uint64_t> windows_of(const GgufFile& file) {
+  try {
+    const Geometry geometry = ModelConfig::read(file).geometry();
+    return {geometry.window_tokens.begin(), geometry.window_tokens.end()};
+  } catch (const Error&) {
+    return {};
+  }
 }
 
 }  // namespace
@@ -119,10 +125,18 @@ KvShape KvShape::read(const GgufFile& file) {
   shape.key_length = file.find(key_length) != nullptr ? positive(file, key_length)
                                                       : default_head_length(file, prefix, n_layers);
   shape.value_length = file.get_uint_or(prefix + "attention.value_length", shape.key_length);
+  shape.window_tokens = windows_of(file);
   return shape;
 }
 
-// For recipes that code rows, drop them or keep digests, once it is sure that no sum over n_tokens overflows.
+// Bytes that are not of all tokens' exact rows alone.
+bool KvShape::needs_geometry(const Recipe& recipe) const {
+  return recipe.seals() || recipe.drops() || digest_bytes(recipe.select, 1, recipe.key_format, 1) > 0 ||
+         !window_tokens.empty();
+}
+
+// For models with windows and recipes that code rows, drop them or keep digests, once it is sure that no sum
+// over n_tokens overflows.
 Geometry KvShape::coded_geometry(const Recipe& recipe, uint64_t n_tokens) const {
   if (key_length != value_length) {
     throw Error("recipe '" + recipe.text() + "' needs keys as long as values, and the model's are of " +
@@ -135,14 +149,20 @@ Geometry KvShape::coded_geometry(const Recipe& recipe, uint64_t n_tokens) const 
   // No format takes more than f32, and at the peak a page may exist in both forms. Digests come on top, of
   // which a row's bytes are a factor that is large enough.
   const size_t row_digest = digest_bytes(recipe.select, 1, recipe.key_format, key_length) / kTokensPerPage;
-  checked_mul(cache_bytes(Recipe{Format::kF32, Format::kF32}, n_tokens), 4 + row_digest, "the cache");
+  checked_mul(exact_bytes(Recipe{Format::kF32, Format::kF32}, n_tokens), 4 + row_digest, "the cache");
   Geometry geometry{n_kv_heads.size(), 0, key_length, {}};
   geometry.n_kv_heads.assign(n_kv_heads.begin(), n_kv_heads.end());
+  geometry.window_tokens.assign(window_tokens.begin(), window_tokens.end());
+  check_windows(recipe, geometry);
   return geometry;
 }
 
 uint64_t KvShape::token_bytes(const Recipe& recipe) const {
-  if (needs_geometry(recipe)) return coded_geometry(recipe, kTokensPerPage).token_bytes(recipe);
+  return needs_geometry(recipe) ? coded_geometry(recipe, kTokensPerPage).token_bytes(recipe)
+                                : exact_token_bytes(recipe);
+}
+
+uint64_t KvShape::exact_token_bytes(const Recipe& recipe) const {
   const auto checked_row = [](Format format, uint64_t length) {
     return checked_mul(length, info(format).value_bytes, "a row of the cache");
   };
@@ -162,9 +182,14 @@ uint64_t KvShape::peak_bytes(const Recipe& recipe, uint64_t n_tokens) const {
 }
 
 uint64_t KvShape::cache_bytes(const Recipe& recipe, uint64_t n_tokens) const {
-  if (needs_geometry(recipe)) return coded_geometry(recipe, n_tokens).cache_bytes(recipe, n_tokens);
+  return needs_geometry(recipe) ? coded_geometry(recipe, n_tokens).cache_bytes(recipe, n_tokens)
+                                : exact_bytes(recipe, n_tokens);
+}
+
+uint64_t KvShape::exact_bytes(const Recipe& recipe, uint64_t n_tokens) const {
   const uint64_t n_pages = n_tokens / kTokensPerPage + (n_tokens % kTokensPerPage != 0 ? 1 : 0);
-  return checked_mul(checked_mul(n_pages, kTokensPerPage, "the cache"), token_bytes(recipe), "the cache");
+  return checked_mul(checked_mul(n_pages, kTokensPerPage, "the cache"), exact_token_bytes(recipe),
+                     "the cache");
 }
 
 uint64_t trained_context_tokens(const GgufFile& file) {

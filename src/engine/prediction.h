@@ -19,6 +19,7 @@ struct KvShape {
   std::vector<uint64_t> n_kv_heads;  // one per layer
   uint64_t key_length = 0;
   uint64_t value_length = 0;
+  std::vector<uint64_t> window_tokens = {};  // as in Geometry; of models that run
 
   // Reads the file's metadata, of any architecture; throws Error of one sentence when they are missing or
   // absurd.
@@ -33,7 +34,11 @@ struct KvShape {
   uint64_t peak_bytes(const Recipe& recipe, uint64_t n_tokens) const;
 
  private:
+  bool needs_geometry(const Recipe& recipe) const;
   Geometry coded_geometry(const Recipe& recipe, uint64_t n_tokens) const;
+  // Where every token stays in exact rows.
+  uint64_t exact_token_bytes(const Recipe& recipe) const;
+  uint64_t exact_bytes(const Recipe& recipe, uint64_t n_tokens) const;
 };
 
 struct MemoryPrediction {

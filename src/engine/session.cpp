@@ -49,12 +49,12 @@ const char* finish_reason_name(FinishReason reason) {
   return "";
 }
 
-size_t Session::checked_context(const SessionOptions& options, size_t trained) {
+size_t Session::checked_context(const SessionOptions& options, size_t loaded) {
   const size_t asked = options.context_tokens;
   if (options.recipe.endless()) return asked == 0 ? kEndless : asked;
-  if (asked <= trained) return asked == 0 ? trained : asked;
-  throw Error("a context of " + std::to_string(asked) + " tokens is more than the " +
-              std::to_string(trained) + " that the model was trained for");
+  if (asked <= loaded) return asked == 0 ? loaded : asked;
+  throw Error("a context of " + std::to_string(asked) + " tokens is more than the " + std::to_string(loaded) +
+              " that the model was loaded for");
 }
 
 Session::Session(Engine& engine, const SessionOptions& options)
@@ -206,16 +206,21 @@ FinishReason Session::run_loop(Sampler& sampler, const GenerateOptions& options,
     ensure_logits(&result);
     const int32_t id = sampler.sample(std::span(logits_).first(n_choices), tokens_);
     if (tokenizer.is_end_of_generation(id)) return FinishReason::kEnd;
+    // A text begins where nothing is or a control token, such as that of a turn.
+    const bool begins = tokens_.empty() || tokenizer.is_control(tokens_.back());
     tokens_.push_back(id);
     result.tokens.push_back(id);
-    if (!tokenizer.is_control(id)) output.push(tokenizer.token_bytes(id));
+    if (!tokenizer.is_control(id)) {
+      output.push(begins ? tokenizer.first_token_bytes(id) : tokenizer.token_bytes(id));
+    }
     if (output.stopped()) return FinishReason::kStopString;
   }
 }
 
-// Rows that cannot be had back (from a tier, within a budget) are computed anew: all of them.
+// Rows that cannot be had back (from a tier, within a budget, behind a window) are computed anew: all of
+// them.
 void Session::cut_cache(size_t n_tokens) {
-  if (n_tokens < cache_.coded_tokens()) n_tokens = 0;
+  if (n_tokens < cache_.fixed_tokens()) n_tokens = 0;
   try {
     cache_.crop(n_tokens);
   } catch (const Error&) {

@@ -22,7 +22,7 @@ class SavedSession;  // engine/session_file.h
 
 struct SessionOptions {
   Recipe recipe = {};
-  size_t context_tokens = 0;  // 0: the model's; of an endless recipe: no limit
+  size_t context_tokens = 0;  // 0: what the model was loaded for; of an endless recipe: no limit
   size_t step_tokens = 0;     // tokens of a prefill step; 0: the whole prompt in one, layer by layer
   PagePool* pool = nullptr;   // where pages come from, without a budget; nullptr: the engine's
 };
@@ -78,7 +78,8 @@ struct Generation {
 // computed when something follows it.
 class Session {
  public:
-  // Throws Error when the context asked for is larger than the model's. The engine outlives the session.
+  // Throws Error when the context asked for is larger than the model was loaded for. The engine outlives the
+  // session.
   Session(Engine& engine, const SessionOptions& options);
 
   const std::vector<int32_t>& tokens() const { return tokens_; }
@@ -116,7 +117,7 @@ class Session {
  private:
   static constexpr size_t kEndless = std::numeric_limits<uint32_t>::max();
 
-  static size_t checked_context(const SessionOptions& options, size_t trained);
+  static size_t checked_context(const SessionOptions& options, size_t loaded);
   void check_room(size_t n_tokens) const;
   uint64_t peak_bytes(size_t n_tokens) const;
   bool budget_allows(size_t n_tokens) const;

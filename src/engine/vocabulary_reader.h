@@ -1,4 +1,4 @@
-// What a GGUF file says about its tokenizer and chat template, read for the room `text`.
+// What a model says about its tokenizer, read for the room `text`.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 
 namespace quire {
 
-// The vocabulary, with views into the file. Throws Error of one sentence when something needed is missing or
-// has the wrong type.
-Vocabulary read_vocabulary(const GgufFile& file);
+// The vocabulary: of a GGUF file, with views into it, or, where the model is a folder, of its tokenizer.json.
+// Throws Error of one sentence when something needed is missing or has the wrong type.
+OwnedVocabulary read_vocabulary(const GgufFile& file);
 
 // The tokens of a text that begins a sequence: as the vocabulary wants it, with its begin token first (once,
 // also when the text spells it out). `control`: whether control tokens spelled out in the text become tokens.

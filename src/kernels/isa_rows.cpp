@@ -27,10 +27,12 @@ void add_rows(Ops& ops) {
   ops.name = kName;
   ops.rms_norm = rms_norm;
   ops.silu_multiply = silu_multiply;
+  ops.gelu_multiply = gelu_multiply;
   ops.rope = rope;
   add_row_format<RowF32>(0, ops);
   add_row_format<RowF16>(1, ops);
   add_row_format<RowBF16>(2, ops);
+  ops.cap_scores = cap_scores;
   ops.softmax = softmax;
   ops.merge = merge;
   ops.index = {index_sign_tables, index_codebook_tables, index_estimate, index_mass, index_levels,

@@ -1,4 +1,4 @@
-// Functions between the products: exp, RMS norm, SiLU, RoPE.
+// Functions between the products: exp, RMS norm, SiLU, GELU, RoPE.
 
 // exp(x) for x <= 88, within 2 ulp; exactly 0 below -87.3 (where the true value is under 2^-126).
 // x = n ln2 + r, |r| <= ln2 / 2; e^r by its Taylor series to r^7 (remainder 5e-9 relative).
@@ -17,6 +17,32 @@ QUIRE_INLINE F32x16 exponential(F32x16 x) {
   p = fma(p, r, set1(1.0f));
   p = fma(p, r, set1(1.0f));
   return where_at_least(x, kLowest, scale_by_power(p, n));
+}
+
+// tanh(x) within 4e-7 of its size. Below 1/2 a polynomial in x^2 (interpolated at Chebyshev's points, 4e-9),
+// from there on 1 - 2 / (e^2|x| + 1), whose difference from the polynomial's value at 1/2 is added with the
+// sign of x.
+QUIRE_INLINE F32x16 hyperbolic_tangent(F32x16 x) {
+  constexpr float kNear = 0.5f;
+  const F32x16 size = abs(x);
+  const F32x16 near = min(max(x, set1(-kNear)), set1(kNear));
+  const F32x16 square = mul(near, near);
+  F32x16 p = set1(-6.61201403e-3f);
+  p = fma(p, square, set1(2.12738216e-2f));
+  p = fma(p, square, set1(-5.38932234e-2f));
+  p = fma(p, square, set1(1.33329004e-1f));
+  p = fma(p, square, set1(-3.33333254e-1f));
+  const F32x16 low = fma(mul(p, square), near, near);
+  const F32x16 high = sub(set1(1.0f), div(set1(2.0f), add(exponential(add(size, size)), set1(1.0f))));
+  const F32x16 rest = where_at_least(size, kNear, sub(high, abs(low)));
+  return fma(rest, add(near, near), low);  // twice `near` is 1 or -1 where there is a rest
+}
+
+void cap_scores(float* scores, int n, float cap) {
+  const F32x16 inverse = set1(1.0f / cap);
+  for (int i = 0; i < n; i += 16) {
+    store(scores + i, mul(hyperbolic_tangent(mul(load(scores + i), inverse)), set1(cap)));
+  }
 }
 
 void rms_norm(const float* x, const float* weight, float eps, int n, float* out) {
@@ -45,6 +71,24 @@ void silu_multiply(float* gate, const float* up, int n) {
   const int rest = n - whole;
   if (rest > 0) {
     store_partial(gate + whole, silu_times(load_partial(gate + whole, rest), load_partial(up + whole, rest)),
+                  rest);
+  }
+}
+
+// g / 2 (1 + tanh(z)) * u, z = sqrt(2 / pi) (g + 0.044715 g^3): half of 1 + tanh(z) is 1 / (1 + exp(-2 z)).
+QUIRE_INLINE F32x16 gelu_times(F32x16 g, F32x16 u) {
+  constexpr float kLinear = -1.5957691216f;  // -2 sqrt(2 / pi)
+  constexpr float kCubic = -0.0713548163f;   // that times 0.044715
+  const F32x16 z = mul(g, fma(mul(g, g), set1(kCubic), set1(kLinear)));
+  return mul(div(g, add(set1(1.0f), exponential(z))), u);
+}
+
+void gelu_multiply(float* gate, const float* up, int n) {
+  const int whole = n & ~15;
+  for (int i = 0; i < whole; i += 16) store(gate + i, gelu_times(load(gate + i), load(up + i)));
+  const int rest = n - whole;
+  if (rest > 0) {
+    store_partial(gate + whole, gelu_times(load_partial(gate + whole, rest), load_partial(up + whole, rest)),
                   rest);
   }
 }

@@ -144,6 +144,8 @@ struct Ops {
   void (*rms_norm)(const float* x, const float* weight, float eps, int n, float* out);
   // gate = silu(gate) * up, over n values.
   void (*silu_multiply)(float* gate, const float* up, int n);
+  // gate = gelu(gate) * up, GELU by its tanh formula.
+  void (*gelu_multiply)(float* gate, const float* up, int n);
   // Rotates the first 2 * half dims of n_heads heads of one token in place: pairs are (i, i + half).
   // cosine and sine hold `half` values; every value of the head is multiplied by `scale` afterwards.
   void (*rope)(float* x, int n_heads, int head_dim, int half, const float* cosine, const float* sine,
@@ -169,6 +171,9 @@ struct Ops {
   // of which the first n_keys lanes are written.
   void (*score_rows[kRowFormats])(const float* q, size_t ldq, int n, int head_dim, const void* keys,
                                   int n_keys, float* scores);
+  // scores [n], n a multiple of 16: s becomes cap * tanh(s / cap), cap > 0. Lanes of no token may hold
+  // anything.
+  void (*cap_scores)(float* scores, int n, float cap);
   // Running softmax. For each of n rows: lanes outside masks[i] are ignored, m[i] and l[i] are updated,
   // scores become exp(score - m), and correction[i] is what the row's output so far must be multiplied by.
   void (*softmax)(float* scores, const uint64_t* masks, int n, float* m, float* l, float* correction);

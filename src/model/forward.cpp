@@ -1,7 +1,7 @@
 // The forward pass. Layer by layer over the whole span, and within a layer in chunks of tokens:
 //
-//   x -> norm -> q k v -> rotate -> Cache.append, Cache.attend -> output, += x -> norm -> gate, up -> down,
-//   += x
+//   x -> norm -> q k v -> biases, norms of heads, RoPE -> Cache.append, Cache.attend -> output (norm), += x
+//     -> norm -> gate, up -> down (norm), += x
 //
 // Only x spans all tokens; everything else is the size of a chunk. All members of the team walk through the
 // same phases, see base/team.h.
@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "model/linear.h"
 #include "model/model.h"
+#include "model/workspace.h"
 
 namespace quire {
 
@@ -23,45 +24,14 @@ namespace {
 constexpr size_t kChunkTokens = 256;
 // Rows of gate and up that are computed, combined and quantized together: one block of the next product.
 constexpr size_t kHiddenBlock = 32;
+constexpr int kCapLanes = 16;  // values that a soft cap takes at once
 
 }  // namespace
-
-// What one member owns. In decode every member normalises and quantizes the one token for itself, which
-// costs less than waiting for another to do it.
-struct PrivateBuffers {
-  std::vector<float> floats;
-  std::vector<uint8_t> tiles;
-  std::vector<float> gate;  // [tile][kHiddenBlock]
-  std::vector<float> up;
-};
-
-struct Workspace::Buffers {
-  size_t n_tokens = 0;        // of the last forward
-  std::vector<float> x;       // [n_tokens][width]
-  std::vector<float> floats;  // [chunk][widest]
-  std::vector<uint8_t> tiles;
-  std::vector<float> qkv;       // [chunk][q | k | v]
-  std::vector<float> attended;  // [chunk][q]
-  std::vector<float> hidden;    // [chunk][ffn], only where a product reads floats
-  std::vector<uint8_t> hidden_tiles;
-  std::vector<float> cosine;  // [n_tokens][rope_dims / 2]
-  std::vector<float> sine;
-  std::vector<PrivateBuffers> members;
-};
 
 Workspace::Workspace() : buffers_(std::make_unique<Buffers>()) {}
 Workspace::~Workspace() = default;
 Workspace::Workspace(Workspace&&) noexcept = default;
 Workspace& Workspace::operator=(Workspace&&) noexcept = default;
-
-namespace {
-
-template <typename T>
-void grow(std::vector<T>& buffer, size_t n) {
-  if (buffer.size() < n) buffer.resize(n);
-}
-
-}  // namespace
 
 // One forward pass as one member sees it.
 class ForwardPass {
@@ -75,10 +45,15 @@ class ForwardPass {
         own_(buffers.members[static_cast<size_t>(worker.rank())]),
         observer_(worker.rank() == 0 ? observer : nullptr) {}
 
-  void embed(std::span<const int32_t> tokens) {
+  // x and the angles of the step's tokens, the first of which has the position `first`.
+  void embed(std::span<const int32_t> tokens, size_t first) {
     worker_.share(static_cast<int64_t>(tokens.size()), 16, [&](int64_t begin, int64_t end) {
       for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-        model_.embedding_.unpack_row(static_cast<size_t>(tokens[i]), buffers_.x.data() + i * config_.width);
+        float* x = buffers_.x.data() + i * config_.width;
+        model_.embedding_.unpack_row(static_cast<size_t>(tokens[i]), x);
+        if (config_.embedding_scale != 1) scale(x, config_.width, config_.embedding_scale);
+        turn(config_.rope, first + i, i, buffers_.angles);
+        if (config_.window_rope) turn(*config_.window_rope, first + i, i, buffers_.window_angles);
       }
     });
   }
@@ -100,9 +75,32 @@ class ForwardPass {
     const PackedMatrix& matrix = model_.head_.empty() ? model_.embedding_ : model_.head_;
     const Activations normed = normalise(x, n, model_.output_norm_, {&matrix});
     multiply(worker_, model_.precision_, normed, {{&matrix, out, config_.vocabulary}});
+    if (config_.logit_softcap != 0) cap_logits(n * config_.vocabulary, out);
   }
 
  private:
+  static void scale(float* x, size_t n, float factor) {
+    for (size_t i = 0; i < n; ++i) x[i] *= factor;
+  }
+
+  static void turn(const Rope& rope, size_t position, size_t i, Angles& angles) {
+    rope.turn(position, angles.cosine.data() + i * rope.half(), angles.sine.data() + i * rope.half());
+  }
+
+  void cap_logits(size_t n, float* logits) {
+    constexpr size_t kBlock = 4096;
+    worker_.share(static_cast<int64_t>((n + kBlock - 1) / kBlock), 1, [&](int64_t block, int64_t) {
+      const size_t first = static_cast<size_t>(block) * kBlock;
+      const size_t count = std::min(kBlock, n - first);
+      const size_t whole = count / kCapLanes * kCapLanes;
+      ops().cap_scores(logits + first, static_cast<int>(whole), config_.logit_softcap);
+      float rest[kCapLanes] = {};
+      std::copy_n(logits + first + whole, count - whole, rest);
+      ops().cap_scores(rest, kCapLanes, config_.logit_softcap);
+      std::copy_n(rest, count - whole, logits + first + whole);
+    });
+  }
+
   bool any_reads_tiles(std::initializer_list<const PackedMatrix*> readers) const {
     return std::any_of(readers.begin(), readers.end(),
                        [&](const PackedMatrix* m) { return reads_tiles(*m, model_.precision_); });
@@ -168,7 +166,7 @@ class ForwardPass {
     }
     if (cache.predicts(index)) cache.predict(worker_, index, normed.floats);
     multiply(worker_, model_.precision_, normed, {{&layer.q, q, ld}, {&layer.k, k, ld}, {&layer.v, v, ld}});
-    rotate(layer, first, n, q, k, v, ld);
+    finish_heads(layer, index, first, n, q, k, v, ld);
     // The rows are complete, and stay until this member too has left the phases that read them.
     if (observer_ != nullptr) observer_->rows(index, cache.n_tokens() + first, n, q, k, v, ld);
     cache.append(worker_, index, first, n, k, v, ld);
@@ -177,28 +175,61 @@ class ForwardPass {
     const Activations heads = prepare(n, q_width, {&layer.output}, [&](size_t i, float*) -> const float* {
       return attended + i * q_width;
     });
-    multiply(worker_, model_.precision_, heads, {{&layer.output, x, config_.width, true}});
+    add_product(heads, layer.output, layer.output_norm, x);
   }
 
   static void add_bias(const std::vector<float>& bias, float* row) {
     for (size_t i = 0; i < bias.size(); ++i) row[i] += bias[i];
   }
 
-  // Of the step's tokens from `first` on: biases, and RoPE on queries and keys; queries take the factor 1 /
-  // sqrt(head_dim) of the scores along.
-  void rotate(const Layer& layer, size_t first, size_t n, float* q, float* k, float* v, size_t ld) {
+  // Each of n_heads heads of one token in place; no weight: they stay.
+  void normalise_heads(const std::vector<float>& weight, size_t n_heads, float* row) {
+    if (weight.empty()) return;
+    const size_t dim = config_.head_dim;
+    for (size_t head = 0; head < n_heads; ++head, row += dim) {
+      ops().rms_norm(row, weight.data(), config_.norm_epsilon, static_cast<int>(dim), row);
+    }
+  }
+
+  // Of the step's tokens from `first` on: biases, the norms of heads, and RoPE on queries and keys; queries
+  // take the factor of the scores along.
+  void finish_heads(const Layer& layer, size_t index, size_t first, size_t n, float* q, float* k, float* v,
+                    size_t ld) {
     const auto half = static_cast<int>(config_.rope_dims / 2);
     const auto dim = static_cast<int>(config_.head_dim);
-    const float scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim));
+    const bool windowed = config_.window_rope && config_.has_window(index);
+    const Angles& angles = windowed ? buffers_.window_angles : buffers_.angles;
     worker_.share(static_cast<int64_t>(n), 16, [&](int64_t begin, int64_t end) {
       for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-        const float* cosine = buffers_.cosine.data() + (first + i) * static_cast<size_t>(half);
-        const float* sine = buffers_.sine.data() + (first + i) * static_cast<size_t>(half);
+        const float* cosine = angles.cosine.data() + (first + i) * static_cast<size_t>(half);
+        const float* sine = angles.sine.data() + (first + i) * static_cast<size_t>(half);
         add_bias(layer.q_bias, q + i * ld);
         add_bias(layer.k_bias, k + i * ld);
         add_bias(layer.v_bias, v + i * ld);
-        ops().rope(q + i * ld, static_cast<int>(config_.n_heads), dim, half, cosine, sine, scale);
+        normalise_heads(layer.q_norm, config_.n_heads, q + i * ld);
+        normalise_heads(layer.k_norm, config_.n_kv_heads, k + i * ld);
+        ops().rope(q + i * ld, static_cast<int>(config_.n_heads), dim, half, cosine, sine,
+                   config_.query_scale);
         ops().rope(k + i * ld, static_cast<int>(config_.n_kv_heads), dim, half, cosine, sine, 1.0f);
+      }
+    });
+  }
+
+  // x [n][width] += activations * matrix^T, behind an RMS norm where there is one.
+  void add_product(const Activations& activations, const PackedMatrix& matrix, const std::vector<float>& norm,
+                   float* x) {
+    const size_t width = config_.width;
+    if (norm.empty()) {
+      multiply(worker_, model_.precision_, activations, {{&matrix, x, width, true}});
+      return;
+    }
+    float* branch = buffers_.branch.data();
+    multiply(worker_, model_.precision_, activations, {{&matrix, branch, width}});
+    worker_.share(static_cast<int64_t>(activations.n_tokens), 16, [&](int64_t begin, int64_t end) {
+      for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+        float* row = branch + i * width;
+        ops().rms_norm(row, norm.data(), config_.norm_epsilon, static_cast<int>(width), row);
+        for (size_t d = 0; d < width; ++d) x[i * width + d] += row[d];
       }
     });
   }
@@ -220,10 +251,10 @@ class ForwardPass {
         }
       }
     });
-    multiply(worker_, model_.precision_, hidden, {{&layer.down, x, config_.width, true}});
+    add_product(hidden, layer.down, layer.down_norm, x);
   }
 
-  // silu(gate) * up for 32 rows and one tile of tokens, straight into the form that `down` reads.
+  // activation(gate) * up for 32 rows and one tile of tokens, straight into the form that `down` reads.
   void hidden_block(const Layer& layer, const Activations& normed, size_t block, size_t tile) {
     const auto tile_tokens = static_cast<size_t>(normed.tile_tokens());
     const size_t first_row = block * kHiddenBlock;
@@ -237,7 +268,9 @@ class ForwardPass {
       multiply_panel(layer.up, model_.precision_, normed, panel, tile, own_.up.data() + row, kHiddenBlock,
                      false);
     }
-    ops().silu_multiply(own_.gate.data(), own_.up.data(), static_cast<int>(count * kHiddenBlock));
+    const bool gelu = config_.family->activation == Activation::kGelu;
+    (gelu ? ops().gelu_multiply : ops().silu_multiply)(own_.gate.data(), own_.up.data(),
+                                                       static_cast<int>(count * kHiddenBlock));
     if (reads_tiles(layer.down, model_.precision_)) {
       const size_t block_bytes = kActivationBlockBytes * tile_tokens;
       const size_t n_blocks = config_.ffn_width / kBlockColumns;
@@ -275,26 +308,11 @@ class ForwardPass {
       return !reads_tiles(layer.down, model.precision_);
     });
     if (floats) grow(buffers.hidden, chunk * config.ffn_width);
+    if (config.family->post_norms) grow(buffers.branch, chunk * config.width);
     buffers.members.resize(std::max(buffers.members.size(), static_cast<size_t>(n_members)));
     for (PrivateBuffers& own : buffers.members) {
       grow(own.gate, kTileTokens * kHiddenBlock);
       grow(own.up, kTileTokens * kHiddenBlock);
-    }
-  }
-
-  // Angles for positions first..first + n - 1, in double precision until the end: at position 8,000 a float
-  // angle would be off by 5e-4.
-  static void make_angles(const Model& model, Workspace::Buffers& buffers, size_t first, size_t n) {
-    const std::vector<double> frequencies = model.rope_frequencies();
-    const size_t half = frequencies.size();
-    grow(buffers.cosine, n * half);
-    grow(buffers.sine, n * half);
-    for (size_t p = 0; p < n; ++p) {
-      for (size_t i = 0; i < half; ++i) {
-        const double angle = static_cast<double>(first + p) * frequencies[i];
-        buffers.cosine[p * half + i] = static_cast<float>(std::cos(angle));
-        buffers.sine[p * half + i] = static_cast<float>(std::sin(angle));
-      }
     }
   }
 };
@@ -311,11 +329,13 @@ void Model::forward(std::span<const int32_t> tokens, Cache& cache, Workspace& wo
   if (n == 0) return;
   grow(buffers.x, n * config_.width);
   ForwardPass::reserve(*this, buffers, n, team.size());
-  ForwardPass::make_angles(*this, buffers, cache.n_tokens(), n);
+  grow(buffers.angles, config_.rope, n);
+  if (config_.window_rope) grow(buffers.window_angles, *config_.window_rope, n);
   cache.begin_step(n, team.size());
+  const size_t first = cache.n_tokens();
   team.run([&](Worker& worker) {
     ForwardPass pass(*this, buffers, worker, observer);
-    pass.embed(tokens);
+    pass.embed(tokens, first);
     for (size_t layer = 0; layer < layers_.size(); ++layer) {
       pass.run_layer(layer, cache, n);
       if (progress && worker.rank() == 0) {

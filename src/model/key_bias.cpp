@@ -71,18 +71,25 @@ std::vector<float> read_rows(const TensorInfo& matrix, size_t first, size_t n) {
   return rows;
 }
 
+void multiply_first(std::span<float> values, size_t n, double factor) {
+  for (float& value : values.first(n)) value = static_cast<float>(value * factor);
+}
+
 void check_layer(const GgufFile& file, const ModelConfig& config, const std::string& prefix,
                  const TensorInfo& bias_tensor, KeyBiasCheck* checks) {
   const size_t dim = config.head_dim;
-  const std::vector<float> bias =
-      read_bias(file, bias_tensor, half_split_order(config.n_kv_heads, dim, config.rope_dims));
+  std::vector<float> bias =
+      read_ordered(file, bias_tensor, half_split_order(config.n_kv_heads, dim, config.neighbouring_dims()));
   const std::vector<float> norm = read_vector(file, file.tensor(prefix + "attn_norm.weight"), config.width);
   const TensorInfo& keys = file.tensor(prefix + "attn_k.weight");
   check_shape(file, keys, config.n_kv_heads * dim, config.width);
   for (size_t head = 0; head < config.n_kv_heads; ++head) {
-    const std::vector<float> rows = read_rows(keys, head * dim, dim);
-    checks[head] = check_key_bias(std::span(bias).subspan(head * dim, dim), expected_key_norm(rows, norm),
-                                  config.rope_dims);
+    std::vector<float> rows = read_rows(keys, head * dim, dim);
+    const std::span<float> own = std::span(bias).subspan(head * dim, dim);
+    // Keys as RoPE leaves them; its channels are the first of a head in either order.
+    multiply_first(own, config.rope_dims, config.rope.attention_factor);
+    multiply_first(rows, config.rope_dims * config.width, config.rope.attention_factor);
+    checks[head] = check_key_bias(own, expected_key_norm(rows, norm), config.rope_dims);
   }
 }
 
@@ -98,6 +105,15 @@ std::vector<KeyBiasCheck> check_key_biases(const GgufFile& file, const ModelConf
     check_layer(file, config, prefix, *bias, checks.data() + layer * config.n_kv_heads);
   }
   return checks;
+}
+
+std::vector<double> layer_risks(std::span<const KeyBiasCheck> checks, size_t n_layers) {
+  std::vector<double> risks(checks.empty() ? 0 : n_layers);
+  for (size_t i = 0; i < checks.size(); ++i) {
+    double& risk = risks[i / (checks.size() / n_layers)];
+    risk = std::max(risk, checks[i].risk());
+  }
+  return risks;
 }
 
 std::shared_ptr<const KeyBiases> key_biases(std::span<const KeyBiasCheck> checks,

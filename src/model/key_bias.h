@@ -40,6 +40,9 @@ KeyBiasCheck check_key_bias(std::span<const float> bias, double key_norm, size_t
 // Of all layers and KV heads, layer by layer; empty where no layer has a key bias. Throws Error.
 std::vector<KeyBiasCheck> check_key_biases(const GgufFile& file, const ModelConfig& config);
 
+// The largest risk of each layer's heads; empty where no layer has a key bias.
+std::vector<double> layer_risks(std::span<const KeyBiasCheck> checks, size_t n_layers);
+
 // What caches need of it; nullptr where no head is framed. frequencies: radians per position, [rope_dims /
 // 2].
 std::shared_ptr<const KeyBiases> key_biases(std::span<const KeyBiasCheck> checks,

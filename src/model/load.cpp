@@ -23,19 +23,35 @@ class TensorSource {
 
   PackedMatrix matrix(const std::string& name, size_t n_rows, size_t n_columns,
                       std::span<const uint32_t> order = {}) {
+    return rows(name, n_rows, 0, n_rows, n_columns, order);
+  }
+
+  // Rows first..first + n_rows - 1 of a matrix of n_total, row r being row first + order[r].
+  PackedMatrix rows(const std::string& name, size_t n_total, size_t first, size_t n_rows, size_t n_columns,
+                    std::span<const uint32_t> order = {}) {
     const TensorInfo& tensor = take(name);
-    check_shape(file_, tensor, n_rows, n_columns);
-    PackedMatrix packed = pack(tensor.type, tensor.data, n_rows, n_columns, team_, order);
-    file_.drop_pages(tensor);
+    check_shape(file_, tensor, n_total, n_columns);
+    const std::byte* data = tensor.data + first * row_bytes(tensor.type, n_columns);
+    PackedMatrix packed = pack(tensor.type, data, n_rows, n_columns, team_, order);
+    if (first + n_rows == n_total) file_.drop_pages(tensor);
     return packed;
   }
 
   std::vector<float> vector(const std::string& name, size_t n) { return read_vector(file_, take(name), n); }
 
-  // Empty when the file has none.
-  std::vector<float> bias(const std::string& name, std::span<const uint32_t> order) {
-    return has(name) ? read_bias(file_, take(name), order) : std::vector<float>();
+  // Value i of the result is value order[i] of the file.
+  std::vector<float> ordered_vector(const std::string& name, std::span<const uint32_t> order) {
+    return read_ordered(file_, take(name), order);
   }
+
+  // Empty where the family has none, or the file where the family leaves it the choice.
+  std::vector<float> bias(const std::string& name, Biases biases, std::span<const uint32_t> order) {
+    if (biases == Biases::kNone || (biases == Biases::kOptional && !has(name))) return {};
+    return read_ordered(file_, take(name), order);
+  }
+
+  // What ModelConfig::read() has made use of.
+  void pass_over(const char* name) { taken_.insert(name); }
 
   // A tensor that the forward pass would ignore is an error: its absence would change the answer silently.
   void refuse_rest() const {
@@ -58,65 +74,94 @@ class TensorSource {
   std::set<std::string> taken_;
 };
 
-Layer load_layer(TensorSource& source, const ModelConfig& config, size_t index) {
+// How the rows of queries, keys and values lie in the file.
+struct HeadOrders {
+  explicit HeadOrders(const ModelConfig& config)
+      : q(half_split_order(config.n_heads, config.head_dim, config.neighbouring_dims())),
+        k(half_split_order(config.n_kv_heads, config.head_dim, config.neighbouring_dims())),
+        v(half_split_order(config.n_kv_heads, config.head_dim, 0)),
+        head(half_split_order(1, config.head_dim, config.neighbouring_dims())) {}
+
+  std::vector<uint32_t> q, k, v;
+  std::vector<uint32_t> head;  // of one
+};
+
+void load_projections(TensorSource& source, const ModelConfig& config, const std::string& prefix,
+                      const HeadOrders& orders, Layer& layer) {
+  const size_t n_q = orders.q.size();
+  const size_t n_kv = orders.k.size();
+  if (config.family->fused) {
+    const std::string name = prefix + "attn_qkv.weight";
+    const size_t n_all = n_q + 2 * n_kv;
+    layer.q = source.rows(name, n_all, 0, n_q, config.width, orders.q);
+    layer.k = source.rows(name, n_all, n_q, n_kv, config.width, orders.k);
+    layer.v = source.rows(name, n_all, n_q + n_kv, n_kv, config.width);
+  } else {
+    layer.q = source.matrix(prefix + "attn_q.weight", n_q, config.width, orders.q);
+    layer.k = source.matrix(prefix + "attn_k.weight", n_kv, config.width, orders.k);
+    layer.v = source.matrix(prefix + "attn_v.weight", n_kv, config.width);
+  }
+  layer.q_bias = source.bias(prefix + "attn_q.bias", config.family->biases, orders.q);
+  layer.k_bias = source.bias(prefix + "attn_k.bias", config.family->biases, orders.k);
+  layer.v_bias = source.bias(prefix + "attn_v.bias", config.family->biases, orders.v);
+  if (config.family->head_norms) {
+    layer.q_norm = source.ordered_vector(prefix + "attn_q_norm.weight", orders.head);
+    layer.k_norm = source.ordered_vector(prefix + "attn_k_norm.weight", orders.head);
+  }
+}
+
+void load_feed_forward(TensorSource& source, const ModelConfig& config, const std::string& prefix,
+                       Layer& layer) {
+  const size_t n = config.ffn_width;
+  if (config.family->fused) {
+    layer.gate = source.rows(prefix + "ffn_up.weight", 2 * n, 0, n, config.width);
+    layer.up = source.rows(prefix + "ffn_up.weight", 2 * n, n, n, config.width);
+  } else {
+    layer.gate = source.matrix(prefix + "ffn_gate.weight", n, config.width);
+    layer.up = source.matrix(prefix + "ffn_up.weight", n, config.width);
+  }
+  layer.down = source.matrix(prefix + "ffn_down.weight", config.width, n);
+}
+
+Layer load_layer(TensorSource& source, const ModelConfig& config, const HeadOrders& orders, size_t index) {
   const std::string prefix = "blk." + std::to_string(index) + ".";
-  const size_t q_width = config.n_heads * config.head_dim;
-  const size_t kv_width = config.n_kv_heads * config.head_dim;
-  const auto q_order = half_split_order(config.n_heads, config.head_dim, config.rope_dims);
-  const auto k_order = half_split_order(config.n_kv_heads, config.head_dim, config.rope_dims);
-  const auto v_order = half_split_order(config.n_kv_heads, config.head_dim, 0);  // as in the file
   Layer layer;
   layer.attention_norm = source.vector(prefix + "attn_norm.weight", config.width);
-  layer.q = source.matrix(prefix + "attn_q.weight", q_width, config.width, q_order);
-  layer.k = source.matrix(prefix + "attn_k.weight", kv_width, config.width, k_order);
-  layer.v = source.matrix(prefix + "attn_v.weight", kv_width, config.width);
-  layer.q_bias = source.bias(prefix + "attn_q.bias", q_order);
-  layer.k_bias = source.bias(prefix + "attn_k.bias", k_order);
-  layer.v_bias = source.bias(prefix + "attn_v.bias", v_order);
-  layer.output = source.matrix(prefix + "attn_output.weight", config.width, q_width);
+  load_projections(source, config, prefix, orders, layer);
+  layer.output = source.matrix(prefix + "attn_output.weight", config.width, orders.q.size());
   layer.ffn_norm = source.vector(prefix + "ffn_norm.weight", config.width);
-  layer.gate = source.matrix(prefix + "ffn_gate.weight", config.ffn_width, config.width);
-  layer.up = source.matrix(prefix + "ffn_up.weight", config.ffn_width, config.width);
-  layer.down = source.matrix(prefix + "ffn_down.weight", config.width, config.ffn_width);
+  load_feed_forward(source, config, prefix, layer);
+  if (config.family->post_norms) {
+    layer.output_norm = source.vector(prefix + "post_attention_norm.weight", config.width);
+    layer.down_norm = source.vector(prefix + "post_ffw_norm.weight", config.width);
+  }
   return layer;
 }
 
 }  // namespace
 
-Model Model::load(const GgufFile& file, Team& team, Precision precision) {
+Model Model::load(const GgufFile& file, Team& team, Precision precision, const RopeOverrides& overrides) {
   Model model;
-  model.config_ = ModelConfig::read(file);
+  model.config_ = ModelConfig::read(file, overrides);
   model.precision_ = precision;
   const ModelConfig& config = model.config_;
   TensorSource source(file, team);
-  for (size_t i = 0; i < config.n_layers; ++i) model.layers_.push_back(load_layer(source, config, i));
+  const HeadOrders orders(config);
+  for (size_t i = 0; i < config.n_layers; ++i) {
+    model.layers_.push_back(load_layer(source, config, orders, i));
+  }
   model.output_norm_ = source.vector("output_norm.weight", config.width);
   model.embedding_ = source.matrix("token_embd.weight", config.vocabulary, config.width);
   if (source.has("output.weight"))
     model.head_ = source.matrix("output.weight", config.vocabulary, config.width);
-  if (source.has("rope_freqs.weight")) {
-    model.rope_factors_ = source.vector("rope_freqs.weight", config.rope_dims / 2);
-    for (const float factor : model.rope_factors_) {
-      if (factor > 0 && std::isfinite(factor)) continue;
-      throw Error(file.path() + ": tensor 'rope_freqs.weight' holds " + std::to_string(factor) +
-                  ", not a positive number");
-    }
+  for (const char* name : {kRopeFactorsTensor, kLongFactorsTensor, kShortFactorsTensor}) {
+    source.pass_over(name);
   }
   source.refuse_rest();
-  model.key_biases_ = quire::key_biases(check_key_biases(file, config), model.rope_frequencies());
+  const std::vector<KeyBiasCheck> checks = check_key_biases(file, config);
+  model.key_bias_risks_ = layer_risks(checks, config.n_layers);
+  model.key_biases_ = quire::key_biases(checks, model.rope_frequencies());
   return model;
-}
-
-std::vector<double> Model::rope_frequencies() const {
-  std::vector<double> frequencies(config_.rope_dims / 2);
-  for (size_t i = 0; i < frequencies.size(); ++i) {
-    double& frequency = frequencies[i];
-    frequency =
-        std::pow(config_.rope_base, -2.0 * static_cast<double>(i) / static_cast<double>(config_.rope_dims));
-    frequency /= config_.rope_scale;
-    if (!rope_factors_.empty()) frequency /= static_cast<double>(rope_factors_[i]);
-  }
-  return frequencies;
 }
 
 uint64_t Model::weight_bytes() const {
@@ -128,7 +173,8 @@ uint64_t Model::weight_bytes() const {
       total += matrix->data.size_bytes();
     }
     for (const std::vector<float>* vector :
-         {&layer.attention_norm, &layer.q_bias, &layer.k_bias, &layer.v_bias, &layer.ffn_norm}) {
+         {&layer.attention_norm, &layer.q_bias, &layer.k_bias, &layer.v_bias, &layer.q_norm, &layer.k_norm,
+          &layer.output_norm, &layer.ffn_norm, &layer.down_norm}) {
       total += vector->size() * sizeof(float);
     }
   }

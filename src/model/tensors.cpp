@@ -33,8 +33,8 @@ std::vector<float> read_vector(const GgufFile& file, const TensorInfo& tensor, s
   return values;
 }
 
-std::vector<float> read_bias(const GgufFile& file, const TensorInfo& tensor,
-                             std::span<const uint32_t> order) {
+std::vector<float> read_ordered(const GgufFile& file, const TensorInfo& tensor,
+                                std::span<const uint32_t> order) {
   const std::vector<float> values = read_vector(file, tensor, order.size());
   std::vector<float> ordered;
   for (const uint32_t source : order) {

@@ -66,7 +66,8 @@ std::shared_ptr<ExactKeys> Store::reserved_keys(size_t layer, size_t n_sealed) c
 void Store::restore_layer(size_t layer, const LayerContents& contents, const Fill& fill) {
   const LayerLayout& layout = layouts_[layer];
   const size_t n_sealed = contents.n_sealed;
-  QUIRE_CHECK(contents.n_left <= n_tokens_ && (layout.drops() || contents.n_left == 0));
+  const bool may_leave = layout.drops() || layout.window_tokens > 0;
+  QUIRE_CHECK(contents.n_left <= n_tokens_ && (may_leave || contents.n_left == 0));
   const size_t n_rows = n_tokens_ - contents.n_left;
   QUIRE_CHECK(n_sealed * kTokensPerPage <= n_rows && (layout.seals || n_sealed == 0));
   const auto filled = [&](size_t n_bytes) {

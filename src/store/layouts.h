@@ -103,6 +103,11 @@ struct LayerLayout {
   // Rows that stay when a layer had n_rows and a step of n_new tokens ends at n_total of the sequence. Empty:
   // all of them. Where rows leave, the sinks too leave the pages, to be kept beside them.
   std::function<size_t(size_t n_rows, size_t n_new, size_t n_total)> rows_after = {};
+  // Above 0: a query at position p sees the rows of p - window_tokens + 1 to p alone, and pages that no query
+  // to come sees leave (store/windows.cpp). All rows stay exact then, whatever is said above.
+  size_t window_tokens = 0;
+  // c: attention takes c * tanh(s / c) for a score s of these rows; 0: the score itself.
+  float score_softcap = 0;
   // Makes the digest of an open page of which n_rows rows count what it would be if no others had come. Given
   // where pages have digests.
   std::function<void(size_t n_rows, std::byte* digest)> clear_digest = {};
@@ -139,6 +144,16 @@ struct LayerLayout {
     const size_t n_keys = n_exact_keys(n_sealed);
     return open.n_kv_heads * row_bytes(open.key_format, n_keys * open.head_dim);
   }
+
+  // First tokens whose rows have left a layer with a window when it has seen n_tokens: whole pages behind the
+  // last window_tokens tokens. A function of the number of tokens alone.
+  size_t left_behind(size_t n_tokens) const {
+    if (window_tokens == 0 || n_tokens <= window_tokens) return 0;
+    return (n_tokens - window_tokens) / kTokensPerPage * kTokensPerPage;
+  }
+  // The least number of tokens that a layer n_left of whose first tokens have left can be cut to, other than
+  // 0: the next query must find its window.
+  size_t shortest_cut(size_t n_left) const { return n_left == 0 ? 0 : n_left + window_tokens - 1; }
 
   // Pages that are sealed when the layer has seen n_tokens: whole ones, older than the tail. A function of
   // the number of tokens alone, so that steps of any size seal the same pages.

@@ -113,6 +113,10 @@ Store::Growth Store::growth(size_t layer, size_t n_new) const {
   for (size_t page = first; n_new > 0 && page < pages.size(); ++page) {
     if (shared(page)) growth.room += layout.open.page_bytes();
   }
+  if (layout.window_tokens > 0) {
+    growth.freed = window_freed(layer, n_new);
+    return growth;
+  }
   growth.room += copy_growth(layer, n_total);
   if (layout.drops()) return dropping_growth(layer, n_new, growth);
   const size_t n_sealed = view(layer, n_tokens_).n_sealed();
@@ -288,6 +292,7 @@ void Store::crop(size_t n_tokens) {
     throw Error("the cache cannot be cut to " + std::to_string(n_tokens) + " tokens: the first " +
                 std::to_string(coded_tokens()) + " are coded or have moved");
   }
+  if (n_tokens > 0) check_windows(n_tokens);
   // Rows that have left for a tier come back where some of their pages' go. All before anything is cut.
   std::vector<std::vector<PageRef>> open(n_layers());
   const auto n_whole = [&](size_t layer) {

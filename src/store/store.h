@@ -32,6 +32,16 @@ struct LayerView {
   const ExactKeys* exact_keys = nullptr;
   const CopyTable* copies = nullptr;  // nullptr while no row has a copy
   std::span<const PageRef> copy_pages{};
+  size_t left_pages = 0;  // of a layer with a window: pages of the sequence before the first of `pages`
+
+  // 0: queries see all rows up to their own.
+  size_t window_tokens() const { return layer != nullptr ? layer->window_tokens : 0; }
+  float score_softcap() const { return layer != nullptr ? layer->score_softcap : 0; }
+  // The first of the layer's rows that a query at this row of it sees.
+  size_t first_seen(size_t row) const {
+    const size_t window = window_tokens();
+    return window == 0 || row < window ? 0 : row + 1 - window;
+  }
 
   // Sealed pages come first.
   size_t n_sealed() const {
@@ -155,15 +165,21 @@ class Store {
   void drop_rows(size_t layer, size_t n_open, size_t n_kept);
   // The first rows of the first page are copied beside the pages, as sinks.
   void keep_sinks(size_t layer);
-  // Tokens whose rows are not in the layer's pages: dropped ones, and sinks that were kept beside.
+  // Of a layer with a window, when it holds n_tokens: the pages that no later query sees go.
+  void leave_window(size_t layer, size_t n_tokens);
+  // Tokens whose rows are not in the layer's pages: dropped ones, sinks that were kept beside, and those
+  // behind a window.
   size_t left_tokens(size_t layer) const { return left_[layer]; }
 
   // The committed tokens become n_tokens() + n_new.
   void commit(size_t n_new);
   // So many first tokens are coded on some layer, or cannot be told from others as rows have moved.
   size_t coded_tokens() const;
-  // Forgets all tokens from n_tokens on, and the pages that held only these. Sealed pages stay sealed:
-  // cutting into one is refused with an Error that names the shortest length possible.
+  // The least number of tokens that crop() cuts to, other than 0: coded_tokens(), or more where a layer's
+  // window would miss rows that have left.
+  size_t fixed_tokens() const;
+  // Forgets all tokens from n_tokens on, and the pages that held only these. Sealed pages stay sealed, and
+  // what has left does not come back: a cut below fixed_tokens() is refused with an Error that says why.
   void crop(size_t n_tokens);
   // A second sequence with the same tokens; pages are shared.
   Store fork() const { return *this; }
@@ -197,7 +213,7 @@ class Store {
   LayerView view(size_t layer, size_t n_visible) const {
     return {&layouts_[layer].open, pages_[layer],      n_visible - left_[layer], &layouts_[layer],
             sinks_[layer].get(),   kept_[layer].get(), index_blocks_[layer],     exact_keys_[layer].get(),
-            copies_of(layer),      copy_pages_[layer]};
+            copies_of(layer),      copy_pages_[layer], left_pages(layer)};
   }
 
   PagePool& pool() const { return *pool_; }
@@ -217,6 +233,11 @@ class Store {
   };
   Growth growth(size_t layer, size_t n_new) const;
   Growth dropping_growth(size_t layer, size_t n_new, Growth growth) const;
+  uint64_t window_freed(size_t layer, size_t n_new) const;
+  void check_windows(size_t n_tokens) const;
+  size_t left_pages(size_t layer) const {
+    return layouts_[layer].window_tokens > 0 ? left_[layer] / kTokensPerPage : 0;
+  }
   uint64_t index_growth(size_t layer, size_t n_sealed, size_t n_to_seal) const;
   // Of the pages from `first` on: the blocks that hold their index, which no other sequence sees.
   std::vector<PageRef> writable_index_blocks(size_t layer, size_t first, size_t last) const;

@@ -67,11 +67,6 @@ void check(const Engine& engine, std::span<const int32_t> text, const BenchOptio
   }
 }
 
-// Of all layers.
-uint64_t n_kv_heads(const Geometry& geometry) {
-  return std::accumulate(geometry.n_kv_heads.begin(), geometry.n_kv_heads.end(), uint64_t{0});
-}
-
 bool is_exact(const Recipe& recipe) { return recipe == Recipe(recipe.key_format, recipe.value_format); }
 
 // One sequence from its prompt on. The timed part of a step is the same for every recipe: forward pass,
@@ -246,7 +241,7 @@ class Bench {
     const BenchStep& end = row.last_step();
     if (is_exact(row.entry.recipe)) return;
     if (end.residency.cold_tokens > 0 || end.residency.dropped_tokens > 0) return;
-    if (end.rows_read < n_kv_heads(engine_.config().geometry()) * end.n_tokens) return;
+    if (end.rows_read < engine_.config().geometry().rows_of(end.n_tokens)) return;
     result_.notes.push_back(
         "with " + std::to_string(row.prompt_tokens) + " prompt tokens and " +
         std::to_string(options_.n_new_tokens) + " new ones nothing left the window of " + row.entry.mode +

@@ -77,6 +77,11 @@ void check_training(const Engine& engine, const ButlerTraining& o) {
   const auto require = [](bool condition, const std::string& sentence) {
     if (!condition) throw Error(sentence);
   };
+  const Geometry geometry = engine.config().geometry();
+  require(
+      !geometry.has_windows() && geometry.score_softcap == 0,
+      "predictors are not trained for models with windows or soft-capped scores: what they imitate is plain "
+      "attention to every token");
   require(o.stride > 0 && o.stride < engine.config().n_layers,
           "the stride must be at least 1 and below the model's " + std::to_string(engine.config().n_layers) +
               " layers");

@@ -18,7 +18,7 @@ std::vector<Tokens> encode(const Engine& engine, const DegenerationOptions& opti
   std::vector<Tokens> all;
   for (const std::string& prompt : options.prompts) {
     if (options.chat) {
-      const ChatMessage message{"user", prompt};
+      const ChatMessage message{"user", prompt, {}};
       all.push_back(engine.chat_template().encode(engine.tokenizer(), {&message, 1}, true));
       continue;
     }
@@ -45,8 +45,8 @@ void check(const Engine& engine, const DegenerationOptions& options, const std::
 // Key rows of `full` in n_steps steps, the first of which is of the token behind the prompt.
 uint64_t rows_of_full(const Geometry& geometry, size_t n_prompt, size_t n_steps) {
   uint64_t n_rows = 0;
-  for (size_t step = 1; step <= n_steps; ++step) n_rows += n_prompt + step;
-  return kv_heads(geometry) * n_rows;
+  for (size_t step = 1; step <= n_steps; ++step) n_rows += geometry.rows_of(n_prompt + step);
+  return n_rows;
 }
 
 LongRun generate(Engine& engine, const Recipe& recipe, const Tokens& prompt,

@@ -1,7 +1,6 @@
 #include "study/stepper.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "base/error.h"
 #include "study/perplexity.h"
@@ -27,12 +26,6 @@ uint64_t outside_bytes(const Cache& cache) {
 
 }  // namespace
 
-uint64_t kv_heads(const Geometry& geometry) {
-  return std::accumulate(geometry.n_kv_heads.begin(), geometry.n_kv_heads.end(), uint64_t{0});
-}
-
-uint64_t values_per_token(const Geometry& geometry) { return 2 * kv_heads(geometry) * geometry.head_dim; }
-
 void CacheTally::add_step(const StepStats& stats) {
   ++n_steps_;
   rows_ += stats.rows_read;
@@ -44,7 +37,7 @@ void CacheTally::add_step(const StepStats& stats) {
 
 void CacheTally::add_size(const Cache& cache) {
   size_bytes_ += cache.size_bytes() + outside_bytes(cache);
-  n_values_ += values_per_token(cache.geometry()) * cache.n_tokens();
+  n_values_ += 2 * cache.geometry().rows_of(cache.n_tokens()) * cache.geometry().head_dim;
 }
 
 double CacheTally::bits_per_value() const { return 8 * ratio(size_bytes_, n_values_); }

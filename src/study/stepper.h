@@ -12,11 +12,6 @@
 
 namespace quire {
 
-// Of all layers together.
-uint64_t kv_heads(const Geometry& geometry);
-// Keys and values of a token, in numbers, over all layers.
-uint64_t values_per_token(const Geometry& geometry);
-
 // What decoding steps read of caches, and what the caches take, as means.
 class CacheTally {
  public:

@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cstring>
+#include <utility>
 
 namespace quire {
 namespace {
@@ -26,29 +27,28 @@ uint64_t hash_bytes(std::string_view bytes) {
 
 }  // namespace
 
-void PieceTable::reserve(size_t n_tokens) {
-  entries_.assign(std::bit_ceil(2 * n_tokens + 1), Entry{0, kNone});
-}
+PieceTable::PieceTable(TokenTexts texts)
+    : texts_(std::move(texts)), entries_(std::bit_ceil(2 * texts_.size() + 1), Entry{0, kNone}) {}
 
-int32_t PieceTable::insert(int32_t id, Keys keys) {
-  const std::string_view bytes = keys[id];
+int32_t PieceTable::insert(int32_t id) {
+  const std::string_view bytes = texts_[id];
   const uint64_t hash = hash_bytes(bytes);
   const auto tag = static_cast<uint32_t>(hash >> 32);
   const size_t mask = entries_.size() - 1;
   size_t i = hash & mask;
   for (; entries_[i].id != kNone; i = (i + 1) & mask) {
-    if (entries_[i].tag == tag && keys[entries_[i].id] == bytes) return entries_[i].id;
+    if (entries_[i].tag == tag && texts_[entries_[i].id] == bytes) return entries_[i].id;
   }
   entries_[i] = {tag, id};
   return id;
 }
 
-int32_t PieceTable::find(std::string_view bytes, Keys keys) const {
+int32_t PieceTable::find(std::string_view bytes) const {
   const uint64_t hash = hash_bytes(bytes);
   const auto tag = static_cast<uint32_t>(hash >> 32);
   const size_t mask = entries_.size() - 1;
   for (size_t i = hash & mask; entries_[i].id != kNone; i = (i + 1) & mask) {
-    if (entries_[i].tag == tag && keys[entries_[i].id] == bytes) return entries_[i].id;
+    if (entries_[i].tag == tag && texts_[entries_[i].id] == bytes) return entries_[i].id;
   }
   return kNone;
 }

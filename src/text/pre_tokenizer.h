@@ -1,34 +1,75 @@
-// Splits text into the words that BPE works on. Each model family defines the split by a regular
-// expression; these are scanners written by hand for them: linear in the text, without a regex engine's
-// limits, and with one table of character classes for all.
+// Splits text into the words that a tokenizer's model works on: one regular expression after the other, each
+// on the pieces that the one before it left. Those of the most used families have scanners
+// (text/word_scanner.h).
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "text/expression.h"
+#include "text/text_rules.h"
+#include "text/word_scanner.h"
 
 namespace quire {
 
-// Which expression; see pre_tokenizer.cpp for each.
+// Immutable, safe to use from many threads.
 class PreTokenizer {
  public:
-  enum class Kind : uint8_t { kGpt2, kSmolLm, kLlama3, kQwen2 };
-
+  // The whole text is one word.
   PreTokenizer() = default;
 
-  // By the name in tokenizer.ggml.pre; an unknown one is an Error that lists those supported.
-  explicit PreTokenizer(std::string_view name);
+  // Throws Error for an expression that is not understood.
+  explicit PreTokenizer(std::span<const SplitStep> steps);
 
-  // Size in bytes of the word at the start of `text`, which is not empty. The words of a text, one after
-  // the other, are all of it. An invalid byte counts as one symbol character.
-  size_t next_word(std::string_view text) const;
-
-  // The model takes a word that is itself a token as that token, without merging (llama-bpe).
-  bool ignores_merges() const { return kind_ == Kind::kLlama3; }
+  // Calls word(std::string_view) for every word of `text` in order. Nothing of the text is left out but what
+  // a step removes. An expression that gives up on this text is an Error.
+  template <typename OnWord>
+  void split(std::string_view text, const OnWord& word) const {
+    if (scanner_) {
+      while (!text.empty()) {
+        const size_t size_bytes = scanner_->next_word(text);
+        word(text.substr(0, size_bytes));
+        text.remove_prefix(size_bytes);
+      }
+    } else if (steps_.empty()) {
+      if (!text.empty()) word(text);
+    } else {
+      for (const std::string_view piece : cut(text)) word(piece);
+    }
+  }
 
  private:
-  Kind kind_ = Kind::kGpt2;
+  struct Step {
+    Expression expression;
+    SplitBehavior behavior;
+    bool inverted;
+  };
+
+  std::vector<std::string_view> cut(std::string_view text) const;
+
+  std::optional<WordScanner> scanner_;  // in place of the steps
+  std::vector<Step> steps_;
 };
+
+// GPT-2's expression, which tokenizer.json names by "use_regex" only.
+extern const std::string_view kGpt2Expression;
+
+// What a name in tokenizer.ggml.pre stands for.
+struct PreTokenizerFamily {
+  std::vector<SplitStep> steps = {};
+  std::vector<NormalStep> normalizer = {};
+  bool ignore_merges = false;  // a word that is a token is that token
+  bool adds_bos = false;       // unless the file says otherwise
+};
+
+// An unknown name is an Error that lists those supported.
+PreTokenizerFamily pre_tokenizer_family(std::string_view name);
+
+// The name for these steps and this way with merges and normal forms; empty if there is none.
+std::string_view pre_tokenizer_name(std::span<const SplitStep> steps, std::span<const NormalStep> normalizer,
+                                    bool ignore_merges);
 
 }  // namespace quire

@@ -3,12 +3,27 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "text/unicode_form.h"
 
 namespace quire {
+namespace {
 
-void SpecialTokens::add(std::string_view text, int32_t id) {
+bool touches_word(std::string_view text, size_t start, size_t end) {
+  const std::optional<char32_t> before = last_character(text.substr(0, start));
+  const std::optional<char32_t> after = first_character(text.substr(end));
+  return (before && is_word_character(*before)) || (after && is_word_character(*after));
+}
+
+// Where the white space before `start` begins, at `from` at the earliest.
+size_t white_space_begin(std::string_view text, size_t from, size_t start) {
+  return from + without_trailing_white_space(text.substr(from, start - from));
+}
+
+}  // namespace
+
+void SpecialTokens::add(std::string_view text, int32_t id, const LiteralRule& rule) {
   if (text.empty()) throw Error("token " + std::to_string(id) + " is special but has no text");
-  tokens_.push_back({std::string(text), id});
+  tokens_.push_back({std::string(text), id, rule});
   first_bytes_[static_cast<uint8_t>(text[0])] = true;
 }
 
@@ -21,20 +36,28 @@ void SpecialTokens::finish() {
   }
 }
 
-SpecialTokens::Match SpecialTokens::find(std::string_view text, size_t from) const {
+SpecialTokens::Match SpecialTokens::find_within(std::string_view text, size_t from, TextPart part) const {
   if (tokens_.empty()) return {text.size(), 0, 0};
-  for (size_t start = from; start < text.size(); ++start) {
+  for (size_t start = std::max(from, part.begin); start < part.end; ++start) {
     if (!first_bytes_[static_cast<uint8_t>(text[start])]) continue;
-    const Match match = longest_at(text, start);
-    if (match.size_bytes > 0) return match;
+    const Token* token = longest_at(text.substr(0, part.end), start);
+    if (token == nullptr) continue;
+    size_t end = start + token->text.size();
+    if (token->rule.single_word && touches_word(text, start, end)) {
+      start = end - 1;  // what it covers is passed over, as in Hugging Face's tokenizers
+      continue;
+    }
+    const size_t begin = token->rule.strip_left ? white_space_begin(text, from, start) : start;
+    if (token->rule.strip_right) end += leading_white_space(text.substr(end));
+    return {begin, end - begin, token->id};
   }
   return {text.size(), 0, 0};
 }
 
 // [low, high) are the tokens that begin with what was read so far. In a sorted range the one that is
 // exactly this long, if there is one, comes first.
-SpecialTokens::Match SpecialTokens::longest_at(std::string_view text, size_t start) const {
-  Match best{start, 0, 0};
+const SpecialTokens::Token* SpecialTokens::longest_at(std::string_view text, size_t start) const {
+  const Token* best = nullptr;
   auto low = tokens_.begin();
   auto high = tokens_.end();
   for (size_t depth = 0; start + depth < text.size(); ++depth) {
@@ -46,7 +69,7 @@ SpecialTokens::Match SpecialTokens::longest_at(std::string_view text, size_t sta
     low = std::partition_point(low, high, [&](const Token& t) { return byte_at(t) < byte; });
     high = std::partition_point(low, high, [&](const Token& t) { return byte_at(t) <= byte; });
     if (low == high) break;
-    if (low->text.size() == depth + 1) best = {start, depth + 1, low->id};
+    if (low->text.size() == depth + 1) best = &*low;
   }
   return best;
 }

@@ -60,12 +60,18 @@ class Inspect(QuireTest):
         # Keys and values of 64 on 30 layers of 3 heads: 68, 52 and 48 bytes (algorithms.md, 8.1).
         self.assertEqual((per_token["turbo4"], per_token["turbo3"], per_token["kivi2"]), (68 * 90, 52 * 90, 48 * 90))
         self.assertEqual(report["key_bias"], {"layers": []})
+        self.assertEqual(report["layers"], [{"layer": i, "window_tokens": None, "keys": "f16", "values": "f16", "key_frame": None,
+                                             "key_bias_risk": 0, "key_bias_taken_off": False} for i in range(30)])
+        coded = self.ok_json("inspect", MODEL, "--kv", "k=turbo4,v=turbo3")["layers"]
+        self.assertEqual({(layer["keys"], layer["values"], layer["key_frame"]) for layer in coded},
+                         {("turbo4", "turbo3", "calibrated")})
         self.assertTrue(report["runs"])
         self.assertEqual(report["predicted_memory"]["context_tokens"], 8192)
 
     def test_text(self):
         text = self.ok("inspect", MODEL, "-c", 100).stdout.decode()
-        for part in ("llama.block_count", "blk.29.ffn_down.weight", "Q4_1", "context of 100 tokens", "key bias: none", "can run"):
+        for part in ("llama.block_count", "blk.29.ffn_down.weight", "Q4_1", "context of 100 tokens", "key bias: none", "can run",
+                     "0-29 see every token: keys f16, values f16"):
             self.assertIn(part, text)
         self.assertLess(max(map(len, text.splitlines())), 200)
 
@@ -113,6 +119,13 @@ class Inspect(QuireTest):
         text = self.ok("inspect", path).stdout.decode()
         self.assertIn("layers 0, 3: norm up to 500, coded in the bias frame", text)
         self.assertIn("layers 1: norm up to 0.25, too small", text)
+        coded = self.ok_json("inspect", path, "--kv", "k=q8,v=q4")["layers"]
+        self.assertEqual([layer["key_bias_taken_off"] for layer in coded], [True, False, False, True])
+        self.assertEqual([layer["key_bias_risk"] for layer in coded][0], report["layers"][0]["risk"])
+        self.assertEqual([layer["key_bias_taken_off"] for layer in self.ok_json("inspect", path)["layers"]], [False] * 4)
+        text = self.ok("inspect", path, "--kv", "k=q8,v=q4").stdout.decode()
+        self.assertIn("0, 3 see every token: keys q8 (frame plain, bias taken off), values q4; key bias up to ", text)
+        self.assertIn("1-2 see every token: keys q8 (frame plain), values q4; key bias up to ", text)
         write_biased(path, [[1, 2, 3]])
         self.assertIn("blk.0.attn_k.bias", self.ok_json("inspect", path)["obstacles"]["model"])
 

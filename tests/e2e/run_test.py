@@ -129,6 +129,13 @@ class Run(QuireTest):
             error = process.stderr.read()
         self.assertEqual((process.returncode, error), (1, b""))
 
+    def test_full_stdout_is_a_sentence(self):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([str(QUIRE), "run", "-m", str(MODEL), "-p", "Once", "-n", "2"], stdout=full,
+                                  stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn(b"stdout cannot be written: No space left on device", done.stderr)
+
     def test_interrupt_keeps_what_was_made(self):
         command = [str(QUIRE), "run", "-m", str(MODEL), "-p", "Once upon a time", "-n", "-1", "--ignore-eos"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL) as process:
@@ -136,7 +143,7 @@ class Run(QuireTest):
             process.send_signal(signal.SIGINT)
             process.stdout.read()
             error = process.stderr.read().decode()
-        self.assertEqual(process.returncode, 0)
+        self.assertEqual(process.returncode, 130)
         self.assertIn("generated", error)
 
     def test_progress_only_on_a_terminal(self):

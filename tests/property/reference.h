@@ -34,11 +34,16 @@ struct Attended {
   double log_sum = -std::numeric_limits<double>::infinity();
 };
 
+// A score as a model with a soft cap takes it; 0: there is none.
+inline double capped(double score, double softcap) {
+  return softcap > 0 ? softcap * std::tanh(score / softcap) : score;
+}
+
 // Softmax attention of one query to the tokens for which visible(token) holds. key(token, dim) and
 // value(token, dim) give the rows. No tokens: zeros and -inf.
 template <typename Visible, typename Key, typename Value>
 Attended attention(const float* q, size_t dim, size_t n_tokens, const Visible& visible, const Key& key,
-                   const Value& value) {
+                   const Value& value, double softcap = 0) {
   std::vector<size_t> tokens;
   std::vector<double> scores;
   double top = -std::numeric_limits<double>::infinity();
@@ -46,6 +51,7 @@ Attended attention(const float* q, size_t dim, size_t n_tokens, const Visible& v
     if (!visible(t)) continue;
     double score = 0;
     for (size_t d = 0; d < dim; ++d) score += static_cast<double>(q[d]) * key(t, d);
+    score = capped(score, softcap);
     tokens.push_back(t);
     scores.push_back(score);
     top = std::max(top, score);

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import gguf
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers
 from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence, Split
 
 CONTROL_TOKEN = 3  # tokenizer.ggml.token_type of a control token
@@ -32,6 +32,8 @@ class Model:
         bpe = models.BPE(vocab=vocabulary, merges=self.merges, ignore_merges=pre_tokenizer == "llama-bpe")
         tokenizer = Tokenizer(bpe)
         tokenizer.pre_tokenizer = make_pre_tokenizer(pre_tokenizer)
+        if pre_tokenizer == "qwen2":
+            tokenizer.normalizer = normalizers.NFC()
         tokenizer.decoder = decoders.ByteLevel()
         if parse_control:
             control = [t for t, kind in zip(self.tokens, self.types) if kind == CONTROL_TOKEN]

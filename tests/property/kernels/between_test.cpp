@@ -1,8 +1,9 @@
-// What lies between the products: RMS norm, SiLU, RoPE, and exp as softmax shows it.
+// What lies between the products: RMS norm, SiLU, GELU, RoPE, and exp as softmax shows it.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <vector>
 
 #include "property/isa.h"
@@ -75,6 +76,29 @@ TEST(SiluMultiply, ExtremeGates) {
       // exp stops at e^88 = 1.65e38: what is left of a large negative gate is that part of it.
       const double bound = 1e-6 * std::fabs(wanted) + 1e-38 * std::fabs(before[i]) + 1e-35;
       ASSERT_NEAR(gate[i], wanted, bound) << table->name << " gate " << before[i];
+    }
+  }
+}
+
+TEST(GeluMultiply, EqualsDoublePrecision) {
+  Random random(3);
+  for (const Ops* table : tables()) {
+    for (const int n : kLengths) {
+      std::vector<float> gate = random.normals(n, 2.0);
+      if (n > 5) gate[0] = -80.0f, gate[1] = 80.0f, gate[2] = 0.0f, gate[3] = -6.0f, gate[4] = 1e20f;
+      const std::vector<float> before = gate;
+      const std::vector<float> up = random.normals(n);
+      gate.resize(gate.size() + 16, kUntouched);
+      table->gelu_multiply(gate.data(), up.data(), n);
+      for (int i = 0; i < n; ++i) {
+        const double g = before[i];
+        const double z = std::sqrt(2 / std::numbers::pi) * (g + 0.044715 * g * g * g);
+        const double wanted = 0.5 * g * (1 + std::tanh(z)) * up[i];
+        // Of what is left of a negative gate, exp(-2 |z|), the rounding of z counts |z| times.
+        ASSERT_NEAR(gate[i], wanted, 1e-6 * std::fabs(wanted) + 1e-7 * std::fabs(up[i]))
+            << table->name << " gate " << g;
+      }
+      for (size_t i = n; i < gate.size(); ++i) ASSERT_EQ(gate[i], kUntouched) << table->name << " n " << n;
     }
   }
 }

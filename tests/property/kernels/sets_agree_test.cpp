@@ -81,6 +81,9 @@ TEST(VectorSets, AgreeBetweenTheProducts) {
     avx2->silu_multiply(a.data(), weight.data(), n);
     avx512->silu_multiply(b.data(), weight.data(), n);
     ASSERT_EQ(a, b) << n;
+    avx2->gelu_multiply(a.data(), weight.data(), n);
+    avx512->gelu_multiply(b.data(), weight.data(), n);
+    ASSERT_EQ(a, b) << n;
   }
   for (const int half : {4, 16, 20, 32}) {
     const std::vector<float> cosine = random.normals(half);

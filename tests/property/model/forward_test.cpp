@@ -68,6 +68,62 @@ std::string type_name(const testing::TestParamInfo<TensorType>& info) { return t
 
 INSTANTIATE_TEST_SUITE_P(EveryType, ForwardOf, testing::ValuesIn(kTensorTypes), type_name);
 
+class ForwardOfFamily : public testing::TestWithParam<ModelFamily> {};
+
+TEST_P(ForwardOfFamily, EqualsDoublePrecision) {
+  for (const TensorType type : {TensorType::F32, TensorType::Q8_0, TensorType::Q4_K}) {
+    TinySpec spec;
+    spec.architecture = GetParam().architecture;
+    spec.n_layers = 3;  // one that sees all where each third does
+    spec.type = type;
+    check(spec, spec.architecture);
+    spec.untied = true;
+    spec.rope_base = 50000;
+    spec.rope_dims = 48;
+    spec.query_scale = 0.2;
+    spec.logit_softcap = 20;
+    check(spec, spec.architecture + ", other numbers");
+  }
+}
+
+TEST_P(ForwardOfFamily, WithWindowsAndCappedScores) {
+  for (const size_t period : {2, 3}) {
+    TinySpec spec;
+    spec.architecture = GetParam().architecture;
+    spec.n_layers = 3;
+    spec.window_tokens = 7;
+    spec.window_period = period;
+    spec.score_softcap = 3;
+    spec.rope_scale = 4;
+    check(spec, spec.architecture + " with windows");
+  }
+}
+
+TEST_P(ForwardOfFamily, DoesNotDependOnTheSteps) {
+  TinySpec spec;
+  spec.architecture = GetParam().architecture;
+  spec.type = TensorType::Q8_0;
+  spec.window_tokens = 70;
+  const std::vector<int32_t> tokens = random_tokens(150, spec.vocabulary, 5);
+  const TinyFile file(spec);
+  const Model model = load(file.gguf, Precision::kFast);
+  const std::vector<float> whole = run_model(model, tokens, 150, 1, "full");
+  for (const size_t step : {1, 33, 64}) EXPECT_EQ(run_model(model, tokens, step, 2, "full"), whole) << step;
+}
+
+INSTANTIATE_TEST_SUITE_P(Every, ForwardOfFamily, testing::ValuesIn(families().begin(), families().end()),
+                         [](const auto& family) { return std::string(family.param.architecture); });
+
+// Rows of a folder lie half a rotation apart, and mean the same as the permuted ones of a file.
+TEST(Forward, HalfSplitRows) {
+  TinySpec spec;
+  spec.half_split = true;
+  spec.biases = true;
+  check(spec, "half-split");
+  spec.rope_dims = 20;
+  check(spec, "half-split, partial rotation");
+}
+
 TEST(Forward, QueryHeadRatios) {
   for (const TensorType type : {TensorType::F32, TensorType::Q8_0}) {
     for (const size_t ratio : {1, 3, 7}) {

@@ -115,7 +115,8 @@ std::vector<std::vector<double>> expected_outputs(
             prompt.q[layer].data() + token * prompt.q_width() + h * dim, dim, prompt.n_tokens,
             [&](size_t t) { return t <= token && selected(head, t); },
             [&](size_t t, size_t d) { return static_cast<double>(k[t * dim + d]); },
-            [&](size_t t, size_t d) { return static_cast<double>(v[t * dim + d]); });
+            [&](size_t t, size_t d) { return static_cast<double>(v[t * dim + d]); },
+            double{prompt.shape.score_softcap});
         std::copy(wanted.output.begin(), wanted.output.end(),
                   out[token - first].begin() + static_cast<ptrdiff_t>(h * dim));
       }

@@ -111,6 +111,7 @@ struct Scores {
       std::vector<double>& row = of_head.emplace_back(n_tokens, 0.0);
       for (size_t t = 0; t < n_tokens; ++t) {
         for (size_t d = 0; d < dim; ++d) row[t] += static_cast<double>(q[d]) * keys[t * dim + d];
+        row[t] = capped(row[t], double{prompt.shape.score_softcap});
       }
     }
   }

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 #include <string>
 
@@ -73,9 +74,16 @@ TEST(ModelConfig, ReadsWhatTheFileSays) {
   EXPECT_EQ(config.rope_dims, 4u);
   EXPECT_EQ(config.vocabulary, 40u);
   EXPECT_EQ(config.context_tokens, 1024u);
+  EXPECT_EQ(config.trained_tokens, 1024u);
   EXPECT_EQ(config.norm_epsilon, 1e-5f);
-  EXPECT_EQ(config.rope_base, 500000);
-  EXPECT_EQ(config.rope_scale, 8);
+  EXPECT_EQ(config.rope,
+            make_rope({.n_dims = 4, .base = 500000, .scaling = RopeScaling::kLinear, .factor = 8}));
+  EXPECT_EQ(config.rope_text, "linear by 8");
+  EXPECT_FALSE(config.window_rope.has_value());
+  EXPECT_EQ(config.embedding_scale, 1);
+  EXPECT_EQ(config.query_scale, 1 / std::sqrt(8.0f));
+  EXPECT_TRUE(config.geometry().window_tokens.empty());
+  EXPECT_EQ(config.geometry().score_softcap, 0);
   EXPECT_EQ(config.geometry().n_kv_heads, (std::vector<size_t>{2, 2}));
   EXPECT_EQ(config.geometry().token_bytes(Recipe{}), 2u * 2 * 8 * 2 * 2);
 }
@@ -88,8 +96,8 @@ TEST(ModelConfig, FillsInWhatMayBeLeftOut) {
   EXPECT_EQ(config.n_kv_heads, 6u);
   EXPECT_EQ(config.head_dim, 8u);
   EXPECT_EQ(config.rope_dims, 8u);
-  EXPECT_EQ(config.rope_base, 10000);
-  EXPECT_EQ(config.rope_scale, 1);
+  EXPECT_EQ(config.rope, make_rope({.n_dims = 8}));
+  EXPECT_EQ(config.rope_text, "no scaling");
 }
 
 // U38: a head size that is not width / heads.
@@ -101,7 +109,7 @@ TEST(ModelConfig, TakesTheHeadSizeGiven) {
 }
 
 TEST(ModelConfig, OtherArchitecturesAreRefused) {
-  for (const char* name : {"qwen2", "gemma", "", "LLAMA", "llama4"}) {
+  for (const char* name : {"qwen", "gemma", "", "LLAMA", "llama4"}) {
     expect_refused(with("general.architecture", name), quoted(name));
   }
 }
@@ -180,11 +188,18 @@ TEST(ModelConfig, EpsilonsThatAreNotPositiveNumbersAreRefused) {
 }
 
 TEST(ModelConfig, RopeThatWouldBeIgnoredIsRefused) {
-  for (const char* type : {"yarn", "longrope", "dynamic", ""}) {
+  for (const char* type : {"su", "llama3", "YaRN", ""}) {
     TinySpec spec = with("llama.rope.scaling.type", type);
     expect_refused(spec, quoted(type));
   }
-  expect_refused(with("llama.rope.scaling.type", "linear"), "llama.rope.scaling.factor");
+  for (const char* type : {"linear", "yarn", "dynamic"}) {
+    expect_refused(with("llama.rope.scaling.type", type), "llama.rope.scaling.factor");
+  }
+  expect_refused(with("llama.rope.scaling.type", "longrope"), "rope_factors_long.weight");
+  for (const char* key :
+       {"llama.rope.scaling.alpha", "llama.rope.dimension_sections", "llama.rope.new_trick"}) {
+    expect_refused(with(key, 2.0f), key);
+  }
   for (const char* key : {"llama.rope.scaling.factor", "llama.rope.scale_linear", "llama.rope.freq_base"}) {
     for (const float value : {-2.0f, std::numeric_limits<float>::quiet_NaN()})
       expect_refused(with(key, value), key);
@@ -196,13 +211,156 @@ TEST(ModelConfig, RopeThatWouldBeIgnoredIsRefused) {
 
 TEST(ModelConfig, FeaturesThatWouldBeIgnoredAreRefused) {
   expect_refused(with("llama.expert_count", uint32_t{8}), "mixture-of-experts");
-  expect_refused(with("llama.attention.sliding_window", uint32_t{4096}), "sliding-window");
+  expect_refused(with("llama.attention.causal", false), "later tokens");
   for (const char* key : {"llama.attention.clamp_kqv", "llama.attention.max_alibi_bias", "llama.logit_scale",
-                          "llama.embedding_scale", "llama.residual_scale", "llama.attention.scale",
-                          "llama.attn_logit_softcapping", "llama.final_logit_softcapping"}) {
+                          "llama.embedding_scale", "llama.residual_scale", "llama.something_new"}) {
     expect_refused(with(key, 2.0f), key);
+    expect_refused(with(key, "text"), key);
+    expect_refused(with(key, uint64_t{1}), key);
+    EXPECT_EQ(refusal(with(key, 0.0f)), "") << key;
+    EXPECT_EQ(refusal(with(key, false)), "") << key;
   }
+  TinySpec spec = small();
+  spec.extra = [](GgufWriter& file) { file.add_array<uint32_t>("llama.layers_without_rope", {3, 1}); };
+  expect_refused(spec, "llama.layers_without_rope");
   EXPECT_EQ(refusal(with("llama.expert_count", uint32_t{0})), "");
+  EXPECT_EQ(refusal(with("llama.vocab_size", uint32_t{40})), "");
+  EXPECT_EQ(refusal(with("other.logit_scale", 2.0f)), "");
+}
+
+TEST(ModelConfig, ScalesAndCaps) {
+  const auto read = [](const std::string& key, float value) {
+    return ModelConfig::read(TinyFile(with(key, value)).gguf);
+  };
+  EXPECT_EQ(read("llama.attention.scale", 0.25f).query_scale, 0.25f);
+  EXPECT_EQ(read("llama.attn_logit_softcapping", 50).geometry().score_softcap, 50);
+  EXPECT_EQ(read("llama.final_logit_softcapping", 30).logit_softcap, 30);
+  for (const char* key :
+       {"llama.attention.scale", "llama.attn_logit_softcapping", "llama.final_logit_softcapping"}) {
+    for (const float value : {-1.0f, std::numeric_limits<float>::quiet_NaN()})
+      expect_refused(with(key, value), key);
+    EXPECT_EQ(refusal(with(key, 0.0f)), "") << key;
+  }
+}
+
+std::vector<size_t> windows_of(TinySpec spec, const RopeOverrides& overrides = {}) {
+  return ModelConfig::read(TinyFile(spec).gguf, overrides).geometry().window_tokens;
+}
+
+TEST(ModelConfig, Windows) {
+  TinySpec spec = small();
+  spec.n_layers = 7;
+  EXPECT_EQ(windows_of(spec), std::vector<size_t>());
+  spec.window_tokens = 16;
+  EXPECT_EQ(windows_of(spec), std::vector<size_t>(7, 16));
+  spec.window_period = 3;
+  EXPECT_EQ(windows_of(spec), (std::vector<size_t>{16, 16, 0, 16, 16, 0, 16}));
+  spec.window_period = 1;
+  EXPECT_EQ(windows_of(spec), std::vector<size_t>());
+  spec.window_period = 0;
+  spec.extra = [](GgufWriter& file) {
+    file.add_array<int32_t>("llama.attention.sliding_window_pattern", {0, 1, 1, 0, 0, 0, 1});
+  };
+  EXPECT_EQ(windows_of(spec), (std::vector<size_t>{0, 16, 16, 0, 0, 0, 16}));
+  spec.extra = [](GgufWriter& file) {
+    file.add_array<int32_t>("llama.attention.sliding_window_pattern", {0, 1});
+  };
+  expect_refused(spec, "llama.attention.sliding_window_pattern");
+  expect_refused(with("llama.attention.sliding_window_pattern", "every other"), "sliding_window_pattern");
+}
+
+// A window that no sequence fills is none, until the context asked for is longer.
+TEST(ModelConfig, WindowsAsLongAsTheContextAreNone) {
+  TinySpec spec = small();
+  spec.window_tokens = 1024;
+  EXPECT_EQ(windows_of(spec), std::vector<size_t>());
+  EXPECT_EQ(windows_of(spec, {.context_tokens = 1025}), std::vector<size_t>(2, 1024));
+  spec.window_tokens = 1023;
+  EXPECT_EQ(windows_of(spec), std::vector<size_t>(2, 1023));
+}
+
+TinySpec small_gemma(const std::string& architecture, size_t n_layers) {
+  TinySpec spec = small();
+  spec.architecture = architecture;
+  spec.n_layers = n_layers;
+  return spec;
+}
+
+TEST(ModelConfig, GemmaHasWhatItsFilesLeaveOut) {
+  TinySpec spec = small_gemma("gemma2", 4);
+  spec.context_tokens = 8192;
+  const ModelConfig two = ModelConfig::read(TinyFile(spec).gguf);
+  EXPECT_EQ(two.geometry().window_tokens, (std::vector<size_t>{4096, 0, 4096, 0}));
+  EXPECT_EQ(two.geometry().score_softcap, 50);
+  EXPECT_EQ(two.logit_softcap, 30);
+  EXPECT_EQ(two.embedding_scale, std::sqrt(48.0f));
+  EXPECT_FALSE(two.window_rope.has_value());
+  spec = small_gemma("gemma3", 7);
+  spec.window_tokens = 512;
+  spec.rope_base = 1000000;
+  spec.rope_scale = 8;
+  const ModelConfig three = ModelConfig::read(TinyFile(spec).gguf);
+  EXPECT_EQ(three.geometry().window_tokens, (std::vector<size_t>{512, 512, 512, 512, 512, 0, 512}));
+  EXPECT_EQ(three.geometry().score_softcap, 0);
+  EXPECT_EQ(three.logit_softcap, 0);
+  EXPECT_EQ(three.layer_rope(0), make_rope({.n_dims = 8, .base = 10000}));
+  EXPECT_EQ(three.layer_rope(5), three.rope);
+  spec.extra = [](GgufWriter& file) { file.add("gemma3.rope.freq_base_swa", 20000.0f); };
+  EXPECT_EQ(ModelConfig::read(TinyFile(spec).gguf).layer_rope(6), make_rope({.n_dims = 8, .base = 20000}));
+}
+
+// Layers with a window turn as they were trained, whatever scaling is asked for.
+TEST(ModelConfig, ScalingThatIsAskedForIsNotForWindows) {
+  TinySpec spec = small_gemma("gemma2", 2);
+  spec.window_tokens = 16;
+  const ModelConfig config = ModelConfig::read(TinyFile(spec).gguf, {.factor = 4});
+  EXPECT_EQ(config.layer_rope(0), make_rope({.n_dims = 8}));
+  EXPECT_EQ(config.layer_rope(1), make_rope({.n_dims = 8, .scaling = RopeScaling::kLinear, .factor = 4}));
+  spec.window_period = 3;  // all have one
+  const ModelConfig all = ModelConfig::read(TinyFile(spec).gguf, {.factor = 4});
+  EXPECT_EQ(all.layer_rope(0), config.layer_rope(1));
+}
+
+// The models of 27 billion parameters divide queries by the root of width / heads.
+TEST(ModelConfig, QueriesOfTheLargeGemmas) {
+  for (const auto& [architecture, n_layers] : {std::pair{"gemma2", 46}, {"gemma3", 62}}) {
+    TinySpec spec = small_gemma(architecture, static_cast<size_t>(n_layers));
+    spec.head_dim = 20;
+    spec.vocabulary = 4;
+    EXPECT_EQ(ModelConfig::read(TinyFile(spec).gguf).query_scale, 1 / std::sqrt(8.0f)) << architecture;
+    spec.n_layers = 2;
+    EXPECT_EQ(ModelConfig::read(TinyFile(spec).gguf).query_scale, static_cast<float>(1 / std::sqrt(20.0)));
+  }
+}
+
+// Of every family: what it has must be there, and what it has not may not.
+TEST(ModelLoad, EveryFamilyHasItsTensors) {
+  for (const ModelFamily& family : families()) {
+    TinySpec spec = small();
+    spec.architecture = family.architecture;
+    spec.untied = true;
+    EXPECT_EQ(refusal(spec), "") << family.architecture;
+    const GgufFile file = TinyFile(spec).gguf;
+    const auto check = [&](const std::string& name, bool has, size_t n) {
+      TinySpec other = spec;
+      if (has) {
+        other.without.insert(name);
+      } else {
+        other.extra = [&](GgufWriter& writer) {
+          writer.add_tensor(name, {n}, TensorType::F32, pattern_bytes(4 * n));
+        };
+      }
+      expect_refused(other, name);
+    };
+    check("blk.1.attn_q_norm.weight", family.head_norms, 8);
+    check("blk.0.attn_k_norm.weight", family.head_norms, 8);
+    check("blk.0.post_attention_norm.weight", family.post_norms, 48);
+    check("blk.1.post_ffw_norm.weight", family.post_norms, 48);
+    if (family.biases != Biases::kOptional)
+      check("blk.1.attn_k.bias", family.biases == Biases::kRequired, 16);
+    check(family.fused ? "blk.0.attn_qkv.weight" : "blk.0.attn_v.weight", true, 0);
+    check(family.fused ? "blk.1.attn_q.weight" : "blk.1.attn_qkv.weight", false, 48);
+  }
 }
 
 TEST(ModelLoad, MissingTensorsAreNamed) {
@@ -244,7 +402,7 @@ TEST(ModelLoad, WrongShapesAreNamed) {
 }
 
 TEST(ModelLoad, UnknownTensorsAreRefused) {
-  for (const char* name : {"blk.0.attn_output.bias", "blk.2.attn_k.bias", "rope_factors_long.weight",
+  for (const char* name : {"blk.0.attn_output.bias", "blk.2.attn_k.bias", "blk.0.attn_norm.bias",
                            "blk.0.attn_q_norm.weight", "mystery"}) {
     TinySpec spec = small();
     spec.extra = [&](GgufWriter& file) { file.add_tensor(name, {4}, TensorType::F32, pattern_bytes(16)); };

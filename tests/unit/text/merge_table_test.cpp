@@ -12,15 +12,15 @@ namespace {
 std::vector<int32_t> merge_plainly(const MergeTable& table, std::vector<int32_t> ids) {
   for (;;) {
     size_t best_at = 0;
-    MergeTable::Merge best{MergeTable::kNoRank, 0};
+    Merge best{Merge::kNoRank, 0};
     for (size_t i = 0; i + 1 < ids.size(); ++i) {
-      const MergeTable::Merge merge = table.find(ids[i], ids[i + 1]);
+      const Merge merge = table.find(ids[i], ids[i + 1]);
       if (merge.rank < best.rank) {
         best = merge;
         best_at = i;
       }
     }
-    if (best.rank == MergeTable::kNoRank) return ids;
+    if (best.rank == Merge::kNoRank) return ids;
     ids[best_at] = best.id;
     ids.erase(ids.begin() + static_cast<ptrdiff_t>(best_at) + 1);
   }
@@ -33,7 +33,7 @@ TEST(MergeTable, FindsWhatWasInsertedAndNothingElse) {
   EXPECT_FALSE(table.insert(1, 2, {8, 4}));
   EXPECT_EQ(table.find(1, 2).rank, 7u);
   EXPECT_EQ(table.find(1, 2).id, 3);
-  EXPECT_EQ(table.find(2, 1).rank, MergeTable::kNoRank);
+  EXPECT_EQ(table.find(2, 1).rank, Merge::kNoRank);
 }
 
 TEST(MergeTable, ShortAndLongWordsEqualTheDefinition) {

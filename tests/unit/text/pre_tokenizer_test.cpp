@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <iterator>
+#include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,15 +17,14 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-Words split(const char* name, std::string_view text) {
-  const PreTokenizer pre_tokenizer(name);
+Words words_of(std::span<const SplitStep> steps, std::string_view text) {
   Words words;
-  while (!text.empty()) {
-    const size_t size_bytes = pre_tokenizer.next_word(text);
-    words.emplace_back(text.substr(0, size_bytes));
-    text.remove_prefix(size_bytes);
-  }
+  PreTokenizer(steps).split(text, [&](std::string_view word) { words.emplace_back(word); });
   return words;
+}
+
+Words split(const char* name, std::string_view text) {
+  return words_of(pre_tokenizer_family(name).steps, text);
 }
 
 TEST(PreTokenizer, Gpt2TakesOneSpaceWithTheWord) {
@@ -58,13 +60,58 @@ TEST(PreTokenizer, UnicodeSpacesAndInvalidBytes) {
   EXPECT_EQ(split("gpt-2", "a\xFF\xC3 \xF0\x9F!"), (Words{"a", "\xFF\xC3", " \xF0\x9F!"}));
 }
 
+// The scanners against the expressions that they stand for: an expression that is equal but for a group that
+// does nothing goes through PCRE2.
+TEST(PreTokenizer, ScannersCutAsTheirExpressionsDo) {
+  std::mt19937 rng(3);
+  const std::string_view pool[] = {
+      "a",  "Z",  "\xC3\xA9", "1",   "\xC2\xB2", " ", "\xC2\xA0", "\xE3\x80\x80",     "\t",
+      "\n", "\r", "'s",       "'LL", "'",        "!", "\xCC\x81", "\xF0\x9F\x98\x80", "\xC5\xBF"};
+  for (const char* name : {"gpt-2", "smollm", "llama-bpe", "qwen2"}) {
+    std::vector<SplitStep> steps = pre_tokenizer_family(name).steps;
+    for (SplitStep& step : steps) step.expression = "(?:" + step.expression + ")";
+    for (int round = 0; round < 1500; ++round) {
+      std::string text;
+      for (size_t n = rng() % 16; n > 0; --n) text += pool[rng() % std::size(pool)];
+      ASSERT_EQ(split(name, text), words_of(steps, text)) << name << ": " << text;
+    }
+  }
+}
+
+TEST(PreTokenizer, EachStepCutsWhatTheOneBeforeLeft) {
+  const std::vector<SplitStep> steps{{"a+", SplitBehavior::kIsolated}, {"(?<=a)a", SplitBehavior::kIsolated}};
+  EXPECT_EQ(words_of(steps, "xaaxa"), (Words{"x", "a", "a", "x", "a"}));
+}
+
+TEST(PreTokenizer, BehaviorsOfASplit) {
+  const auto cut = [](SplitBehavior behavior, bool inverted = false) {
+    return words_of(std::vector<SplitStep>{{"-", behavior, inverted}}, "-a--b-");
+  };
+  EXPECT_EQ(cut(SplitBehavior::kIsolated), (Words{"-", "a", "-", "-", "b", "-"}));
+  EXPECT_EQ(cut(SplitBehavior::kRemoved), (Words{"a", "b"}));
+  EXPECT_EQ(cut(SplitBehavior::kRemoved, true), (Words{"-", "-", "-", "-"}));
+  EXPECT_EQ(cut(SplitBehavior::kContiguous), (Words{"-", "a", "--", "b", "-"}));
+  EXPECT_EQ(cut(SplitBehavior::kMergedWithPrevious), (Words{"-", "a-", "-", "b-"}));
+  EXPECT_EQ(cut(SplitBehavior::kMergedWithNext), (Words{"-a", "-", "-b", "-"}));
+}
+
+TEST(PreTokenizer, NamesAreFoundByTheirRules) {
+  for (const char* name : {"gpt-2", "smollm", "llama-bpe", "qwen2", "tekken", "gpt-4o"}) {
+    const PreTokenizerFamily family = pre_tokenizer_family(name);
+    EXPECT_EQ(pre_tokenizer_name(family.steps, family.normalizer, family.ignore_merges), name);
+  }
+  EXPECT_EQ(pre_tokenizer_name({}, {}, false), "");
+}
+
 TEST(PreTokenizer, UnknownNameIsRefusedByName) {
   try {
-    PreTokenizer("tekken");
+    pre_tokenizer_family("klingon");
     FAIL();
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(),
-                 "pre-tokenizer 'tekken' is not supported; supported are smollm, gpt-2, llama-bpe and qwen2");
+    EXPECT_STREQ(
+        error.what(),
+        "pre-tokenizer 'klingon' is not supported; supported are gpt-2, smollm, llama-bpe, qwen2, tekken, "
+        "gpt-4o, deepseek-r1-qwen, dbrx, smaug-bpe, starcoder, refact, command-r, phi-2, olmo, mpt");
   }
 }
 
