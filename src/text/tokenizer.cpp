@@ -60,7 +60,8 @@ void Tokenizer::encode_append(std::string_view bytes, std::span<const TextPart> 
   TextPlace place = place_after(ids);
   for (size_t at = 0; at < bytes.size();) {
     if (control.size_bytes > 0 && control.start < at) control = find_trusted(at);
-    if (user_defined.size_bytes > 0 && user_defined.start < at) user_defined = user_defined_.raw.find(bytes, at);
+    if (user_defined.size_bytes > 0 && user_defined.start < at)
+      user_defined = user_defined_.raw.find(bytes, at);
     const SpecialTokens::Match match = first_of(control, user_defined);
     const size_t end = match.size_bytes == 0 ? bytes.size() : match.start;
     encode_segment(bytes.substr(at, end - at), user_defined_, place, ids);

@@ -44,9 +44,10 @@ class Tokenizer {
   // comes only where nothing precedes or, in some models, a control or user-defined token does.
   void encode_append(std::string_view bytes, ControlTokens control, std::vector<int32_t>& ids) const;
 
-  // The same, where the texts of control tokens become these only within the trusted parts of `bytes`, which are in
-  // order and do not overlap. All else, also a marker over the border of a part, stays text.
-  void encode_append(std::string_view bytes, std::span<const TextPart> trusted, std::vector<int32_t>& ids) const;
+  // The same, where the texts of control tokens become these only within the trusted parts of `bytes`, which
+  // are in order and do not overlap. All else, also a marker over the border of a part, stays text.
+  void encode_append(std::string_view bytes, std::span<const TextPart> trusted,
+                     std::vector<int32_t>& ids) const;
 
   // The text of `ids`, which may be cut inside a UTF-8 character. The space that the model itself put before
   // a text is left out again. Control tokens are left out unless `with_control`. An id outside the vocabulary
