@@ -32,7 +32,7 @@ double largest_risk(const Model& model) {
 std::string key_bias_note(const Model& model, const Recipe& recipe) {
   const double risk = largest_risk(model);
   if (risk == 0) return "";
-  char size[48];
+  char size[64];
   std::snprintf(size, sizeof size, " · key bias up to %.3g times the keys, ", risk);
   if (!recipe.key_side().coded) return std::string(size) + "kept exact";
   const std::vector<size_t> freed = freed_layers(model, recipe);
