@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "text/byte_alphabet.h"
 #include "text/merge_model.h"
+#include "text/one_line.h"
 #include "text/score_model.h"
 #include "text/tokenizer.h"
 #include "text/unigram_model.h"
@@ -111,7 +112,7 @@ struct Pieces {
 
 [[noreturn]] void refuse_twins(int32_t first, int32_t second, std::string_view text) {
   throw Error("tokens " + std::to_string(first) + " and " + std::to_string(second) + " are both '" +
-              std::string(text) + "'");
+              one_line(text) + "'");
 }
 
 // Byte-level: normal tokens spell bytes in GPT-2's alphabet. Control, unknown and unused tokens are never
@@ -167,8 +168,7 @@ uint8_t read_byte_token(std::string_view text, size_t id) {
     if (high != std::string_view::npos && low != std::string_view::npos)
       return static_cast<uint8_t>(high << 4 | low);
   }
-  throw Error("token " + std::to_string(id) + " '" + std::string(text) +
-              "' is a byte token but names no byte");
+  throw Error("token " + std::to_string(id) + " '" + one_line(text) + "' is a byte token but names no byte");
 }
 
 std::string without_mark(std::string_view text, std::string_view mark) {
