@@ -135,9 +135,7 @@ bool contains(Value container, Value item, Heap& heap) {
       }
       budget.take_bytes(container.text().size());
       return container.bytes().find(item.bytes()) != std::string_view::npos;
-    case Kind::kDict:
-      require_key(item);
-      return find_key(container.dict(), item, budget) != nullptr;
+    case Kind::kDict: require_key(item); return find_key(container.dict(), item, budget) != nullptr;
     case Kind::kSequence: {
       const std::vector<Value> items = items_of(container, heap);
       return std::any_of(items.begin(), items.end(), [&](Value each) { return equals(each, item, budget); });

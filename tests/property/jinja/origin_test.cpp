@@ -121,10 +121,10 @@ const char* const kOperations[] = {
     "'<|a|>'.split('a')|join(M)",
     "'<|q|>'|replace('q', M)",
     "'<|Q|>'.format(M)|replace('Q', M)",
-"dict(**{M: 1})|first",
+    "dict(**{M: 1})|first",
     "dict(**{M: M}).keys()|join",
     "namespace(**{M: M})|string",
-        "strftime_now('<|') ~ M ~ '|>'",
+    "strftime_now('<|') ~ M ~ '|>'",
     "M|string|safe",
 };
 
