@@ -223,7 +223,9 @@ void save(SavedSequence& saved, const Session& session, std::string& trouble) {
     saved.save(session);
     if (!trouble.empty()) trouble += "; what was there before is saved";
   } catch (const Error& error) {
-    trouble += std::string(trouble.empty() ? "" : "; the conversation is not saved: ") + error.what();
+    if (trouble.empty()) throw;
+    trouble += trouble == error.what() ? "; so the conversation is not saved"
+                                       : std::string("; the conversation is not saved: ") + error.what();
   }
 }
 

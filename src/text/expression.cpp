@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "text/one_line.h"
 #include "text/utf8.h"
 
 namespace quire {
@@ -107,7 +108,7 @@ class Search {
   }
 
   [[noreturn]] void fail(const std::string& what) const {
-    throw Error("the regular expression '" + pattern_ + "' " + what);
+    throw Error("the regular expression '" + one_line(pattern_) + "' " + what);
   }
 
   const pcre2_code* code_;
@@ -165,7 +166,7 @@ Expression::Expression(std::string_view pattern) : pattern_(pattern) {
       reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
       PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &code, &place, context.get()));
   if (!compiled) {
-    throw Error("the regular expression '" + pattern_ + "' is not understood: " + message_of(code));
+    throw Error("the regular expression '" + one_line(pattern_) + "' is not understood: " + message_of(code));
   }
   // Where the machine has no JIT the interpreter gives the same matches, more slowly.
   pcre2_jit_compile(compiled.get(), PCRE2_JIT_COMPLETE);

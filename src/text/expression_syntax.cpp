@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "text/expression.h"
+#include "text/one_line.h"
 
 namespace quire {
 namespace {
@@ -55,7 +56,7 @@ class Translator {
 
  private:
   [[noreturn]] void refuse(const std::string& what) const {
-    throw Error("the regular expression '" + std::string(pattern_) + "' has " + what +
+    throw Error("the regular expression '" + one_line(pattern_) + "' has " + what +
                 ", which is not supported");
   }
 

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "text/byte_alphabet.h"
+#include "text/one_line.h"
 #include "text/utf8.h"
 
 namespace quire {
@@ -19,7 +20,7 @@ MergeModel::MergeModel(std::shared_ptr<const PieceTable> pieces, std::span<const
 
 void MergeModel::read_merge(size_t rank, std::string_view text) {
   const auto refuse = [&](const char* reason) {
-    throw Error("merge " + std::to_string(rank) + " '" + std::string(text) + "' " + reason);
+    throw Error("merge " + std::to_string(rank) + " '" + one_line(text) + "' " + reason);
   };
   const size_t space = text.find(' ');
   if (space == 0 || space == std::string_view::npos || space + 1 == text.size()) refuse("is not a pair");

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "text/one_line.h"
 #include "text/unicode_form.h"
 
 namespace quire {
@@ -32,7 +33,7 @@ void SpecialTokens::finish() {
   for (size_t i = 1; i < tokens_.size(); ++i) {
     if (tokens_[i].text != tokens_[i - 1].text) continue;
     throw Error("tokens " + std::to_string(tokens_[i - 1].id) + " and " + std::to_string(tokens_[i].id) +
-                " are both '" + tokens_[i].text + "'");
+                " are both '" + one_line(tokens_[i].text) + "'");
   }
 }
 

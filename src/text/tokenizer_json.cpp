@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "text/one_line.h"
 #include "text/pre_tokenizer.h"
 #include "text/tokenizer_json_parser.h"
 #include "text/tokenizer_json_rules.h"
@@ -261,7 +262,7 @@ OwnedVocabulary read_tokenizer_json(std::string_view json, const std::string& na
   try {
     return Reader(json).read();
   } catch (const Error& error) {
-    throw Error(name + ": " + error.what());
+    throw Error(name + ": " + one_line(error.what(), 400));
   }
 }
 

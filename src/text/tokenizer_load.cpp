@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "text/byte_alphabet.h"
 #include "text/merge_model.h"
+#include "text/one_line.h"
 #include "text/score_model.h"
 #include "text/tokenizer.h"
 #include "text/unigram_model.h"
@@ -70,10 +71,11 @@ std::optional<int32_t> checked_id(const char* name, std::optional<int32_t> id, i
   return id;
 }
 
-// Some files say of the tokens that mark turns that they are user-defined. Those are found in every text, and
-// what a user types must not become one.
+// Some files say of the tokens that mark turns, or end a text, that they are user-defined. Those are found in
+// every text, and what a user types must not become one. ("<s>" alone tells nothing: it is a tag of HTML in
+// Gemma's.)
 bool looks_like_control(std::string_view text) {
-  constexpr std::string_view kTurns[] = {"<start_of_turn>", "<end_of_turn>", "<bos>", "<eos>", "<s>", "</s>"};
+  constexpr std::string_view kTurns[] = {"<start_of_turn>", "<end_of_turn>", "<bos>", "<eos>"};
   if (std::ranges::find(kTurns, text) != std::end(kTurns)) return true;
   return text.size() > 4 && text.starts_with("<|") && text.ends_with("|>");
 }
@@ -81,8 +83,16 @@ bool looks_like_control(std::string_view text) {
 std::vector<int32_t> read_types(const Vocabulary& vocabulary) {
   std::vector<int32_t> types = vocabulary.token_types;
   for (size_t id = 0; id < types.size(); ++id) {
-    if (types[id] == kTokenUserDefined && looks_like_control(vocabulary.tokens[id]))
-      types[id] = kTokenControl;
+    const bool control = looks_like_control(vocabulary.tokens[id]);
+    if (types[id] == kTokenUserDefined && control) types[id] = kTokenControl;
+  }
+  std::vector<int32_t> named = vocabulary.end_ids;
+  for (const auto& id : {vocabulary.bos_id, vocabulary.eos_id, vocabulary.eot_id, vocabulary.eom_id}) {
+    if (id) named.push_back(*id);
+  }
+  for (const int32_t id : named) {  // checked later
+    const auto at = static_cast<size_t>(id);
+    if (id >= 0 && at < types.size() && types[at] == kTokenUserDefined) types[at] = kTokenControl;
   }
   return types;
 }
@@ -102,7 +112,7 @@ struct Pieces {
 
 [[noreturn]] void refuse_twins(int32_t first, int32_t second, std::string_view text) {
   throw Error("tokens " + std::to_string(first) + " and " + std::to_string(second) + " are both '" +
-              std::string(text) + "'");
+              one_line(text) + "'");
 }
 
 // Byte-level: normal tokens spell bytes in GPT-2's alphabet. Control, unknown and unused tokens are never
@@ -158,8 +168,7 @@ uint8_t read_byte_token(std::string_view text, size_t id) {
     if (high != std::string_view::npos && low != std::string_view::npos)
       return static_cast<uint8_t>(high << 4 | low);
   }
-  throw Error("token " + std::to_string(id) + " '" + std::string(text) +
-              "' is a byte token but names no byte");
+  throw Error("token " + std::to_string(id) + " '" + one_line(text) + "' is a byte token but names no byte");
 }
 
 std::string without_mark(std::string_view text, std::string_view mark) {

@@ -98,7 +98,8 @@ SparsePlan plan_sparse(const SparseAttention& attention, int key_bits, int value
 void attend_sparse(const SparseAttention& attention, int key_bits, int value_bits, const SparsePlan& plan,
                    Stream stream);
 
-// Sealed pages as they lie on the device, each part 16-byte aligned; a key or a value is one piece of memory.
+// Sealed pages as they lie on the device, each part 16-byte aligned (64 is faster); a key or a value is one
+// piece of memory.
 // With the planes of format/turbo.h, the sign plane first:
 //
 //   index    signs [64][head_dim / 8], then f16 norms, that of row t at place 8 (t mod 8) + t / 8

@@ -245,7 +245,12 @@ TEST(Pieces, LiteralsTakeInWhiteSpace) {
 TEST(Pieces, TokensOfTurnsAreControlTokens) {  // case U35
   Pieces p("llama", true);
   const int32_t end = p.add("<end_of_turn>", 0, kTokenUserDefined);
+  const int32_t other_end = p.add("</x>", 0, kTokenUserDefined);
+  const int32_t tag = p.add("<b>", 0, kTokenUserDefined);
+  p.vocabulary.end_ids = {other_end};
   const Tokenizer tokenizer(p.view());
+  EXPECT_TRUE(tokenizer.is_control(other_end));
+  EXPECT_FALSE(tokenizer.is_control(tag));
   EXPECT_TRUE(tokenizer.is_control(end));
   EXPECT_TRUE(tokenizer.is_end_of_generation(end));
   const Ids ids = encode(tokenizer, "a<end_of_turn>b");
