@@ -16,6 +16,7 @@
 #include "options.h"
 #include "saved_sequence.h"
 #include "terminal.h"
+#include "text/dialogue.h"
 #include "tier/tier.h"
 
 namespace quire::cli {
@@ -33,6 +34,8 @@ constexpr const char* kExamples =
 constexpr const char* kHelp =
     "/clear  forget the conversation\n/exit   leave\n/help   this list\nCtrl-C  stop an answer; leave when "
     "there is none";
+
+constexpr const char* kAnew = "; /clear begins a new conversation";
 
 struct ChatOptions {
   ModelOptions model;
@@ -71,76 +74,96 @@ class LineReader {
 class Conversation {
  public:
   Conversation(Engine& engine, const ChatOptions& options, const SessionOptions& session_options)
-      : engine_(engine),
-        options_(options),
-        template_(engine.chat_template()),
+      : options_(options),
+        dialogue_(engine.chat_template(), engine.tokenizer()),
         session_(engine, session_options),
         sampler_(options.sampling.options) {}
 
   // Goes on with what was saved.
   void load(SavedSequence& saved) {
     saved.load(session_);
-    answered_ = !session_.tokens().empty();
+    dialogue_.begin(session_.tokens().size());
     write_note("loaded " + std::to_string(saved.n_loaded) + " tokens; the conversation goes on behind them");
   }
   const Session& session() const { return session_; }
 
   // One message and its answer.
   void take_turn(const std::string& message) {
-    const std::vector<int32_t> tokens = encode(message);
-    if (const size_t needed = session_.tokens().size() + tokens.size(); needed > session_.context_tokens()) {
-      write_note("this message would need " + std::to_string(needed) +
-                 " tokens, but the context holds only " + std::to_string(session_.context_tokens()) +
-                 "; /clear begins a new conversation");
-      return;
-    }
-    PrefillResult prefill;
+    std::optional<Dialogue::Turn> turn = prepare(message);
+    if (!turn || !has_room(*turn)) return;
     try {
-      prefill = session_.prefill(tokens, {{}, &interrupt_flag()});
+      session_.crop(turn->n_keep);
+      prefilled_ = session_.prefill(turn->tokens, {{}, &interrupt_flag()});
     } catch (const Error& error) {
       const Tier* tier = session_.cache().store().tier();
       if (tier != nullptr && tier->is_faulty()) throw;  // no conversation can go on with it
-      write_note(std::string(error.what()) + "; /clear begins a new conversation");
+      write_note(std::string(error.what()) + kAnew);
       return;
     }
-    if (prefill.interrupted) {
+    if (prefilled_.interrupted) {
       write_note("interrupted; the message was not taken");
-    } else {
-      answer(prefill);
+      return;
     }
+    dialogue_.accept(std::move(*turn));
+    answer();
   }
 
   void clear() {
     session_.crop(0);
-    answered_ = false;
+    dialogue_.begin(0);
     write_note("the conversation is forgotten");
   }
 
  private:
-  std::vector<int32_t> encode(const std::string& message) const {
-    const Tokenizer& tokenizer = engine_.tokenizer();
-    std::vector<int32_t> tokens;
-    const auto append = [&](const std::vector<int32_t>& more) {
-      tokens.insert(tokens.end(), more.begin(), more.end());
-    };
-    // An end token is never put into the cache by the session, so the end marker always has to follow.
-    if (answered_) append(template_.encode_answer_end(tokenizer, false));
-    const bool system_first = !answered_ && !options_.system_prompt.empty();
-    if (system_first)
-      append(template_.encode_turn(tokenizer, {"system", options_.system_prompt}, false, true));
-    append(template_.encode_turn(tokenizer, {"user", message}, true, !answered_ && !system_first));
-    return tokens;
+  std::vector<ChatMessage> next_messages(const std::string& message) const {
+    std::vector<ChatMessage> messages;
+    if (dialogue_.empty() && !options_.system_prompt.empty()) {
+      messages.push_back({"system", options_.system_prompt, {}});
+    }
+    messages.push_back({"user", message, {}});
+    return messages;
   }
 
-  void answer(const PrefillResult& prefill) {
-    answered_ = true;
+  // What the message adds; none if the template refuses it.
+  std::optional<Dialogue::Turn> prepare(const std::string& message) const {
+    try {
+      return dialogue_.prepare(next_messages(message), session_.tokens());
+    } catch (const Error& error) {
+      if (dialogue_.empty()) throw;  // the next message would fare no better
+      write_note(std::string(error.what()) + kAnew);
+      return std::nullopt;
+    }
+  }
+
+  bool has_room(const Dialogue::Turn& turn) const {
+    const size_t needed = turn.n_keep + turn.tokens.size();
+    if (needed <= session_.context_tokens()) return true;
+    write_note("this message would need " + std::to_string(needed) + " tokens, but the context holds only " +
+               std::to_string(session_.context_tokens()) + kAnew);
+    return false;
+  }
+
+  void answer() {
     const GenerateOptions generate{options_.sampling.token_limit(), options_.sampling.stops,
                                    &interrupt_flag()};
-    const Generation answer =
-        session_.generate(sampler_, generate, [](std::string_view piece) { write_out(piece); });
-    write_out("\n");
-    std::string note = "[" + std::to_string(prefill.n_computed) + " new tokens, " +
-                       std::to_string(prefill.n_reused) + " reused · answer " +
+    std::string text;
+    try {
+      const Generation answer = session_.generate(sampler_, generate, [&](std::string_view piece) {
+        text += piece;
+        write_out(piece);
+      });
+      dialogue_.answered(answer.text, session_.tokens().size());
+      write_out("\n");
+      write_figures(answer);
+    } catch (const Error&) {  // what is said of it begins on a line of its own
+      if (!text.empty()) write_out("\n");
+      throw;
+    }
+  }
+
+  void write_figures(const Generation& answer) const {
+    std::string note = "[" + std::to_string(prefilled_.n_computed) + " new tokens, " +
+                       std::to_string(prefilled_.n_reused) + " reused · answer " +
                        std::to_string(answer.tokens.size()) + " tokens " +
                        fixed(answer.tokens_per_second(), 1) + " tokens/s · context " +
                        std::to_string(session_.tokens().size());
@@ -149,17 +172,15 @@ class Conversation {
       note += std::string(" · ended by ") + finish_reason_name(answer.finish);
     write_note(note + "]");
     if (answer.finish == FinishReason::kContext) {
-      write_note("the context of " + std::to_string(session_.context_tokens()) +
-                 " tokens is full; /clear begins a new conversation");
+      write_note("the context of " + std::to_string(session_.context_tokens()) + " tokens is full" + kAnew);
     }
   }
 
-  Engine& engine_;
   const ChatOptions& options_;
-  const ChatTemplate& template_;
+  Dialogue dialogue_;
   Session session_;
   Sampler sampler_;
-  bool answered_ = false;  // the session holds the beginning of a conversation
+  PrefillResult prefilled_;  // of the last message
 };
 
 // Handles one line; false: leave.
@@ -195,6 +216,19 @@ int converse(Conversation& conversation, const ChatOptions& options) {
   return kOk;
 }
 
+// Saves the conversation, also one that ended in trouble, to which it adds whether it could.
+void save(SavedSequence& saved, const Session& session, std::string& trouble) {
+  if (!trouble.empty() && session.tokens().empty()) return;
+  try {
+    saved.save(session);
+    if (!trouble.empty()) trouble += "; what was there before is saved";
+  } catch (const Error& error) {
+    if (trouble.empty()) throw;
+    trouble += trouble == error.what() ? "; so the conversation is not saved"
+                                       : std::string("; the conversation is not saved: ") + error.what();
+  }
+}
+
 int run(ChatOptions& options) {
   options.sampling.settle();
   const EngineOptions engine_options = options.model.engine_options();
@@ -209,8 +243,15 @@ int run(ChatOptions& options) {
   Conversation conversation(engine, options, session_options);
   if (saved.loads()) conversation.load(saved);
   if (isatty(STDIN_FILENO)) write_note("/help lists what can be done here; /exit leaves");
-  const int code = converse(conversation, options);
-  if (saved.saves()) saved.save(conversation.session());
+  int code = kOk;
+  std::string trouble;
+  try {
+    code = converse(conversation, options);
+  } catch (const Error& error) {  // which must not cost what was said before
+    trouble = error.what();
+  }
+  if (saved.saves()) save(saved, conversation.session(), trouble);
+  if (!trouble.empty()) throw Error(trouble);
   return code;
 }
 
@@ -224,6 +265,7 @@ Command add_chat(CLI::App& root) {
       ->type_name("TEXT");
   add_kv_files(*app, options->kv_files);
   add_sampling_options(*app, options->sampling, -1);
+  add_chat_template_options(*app, options->model);
   add_model_options(*app, options->model);
   app->footer(kExamples);
   return {app, [options] { return run(*options); }};

@@ -54,6 +54,13 @@ struct RunOptions {
   bool no_display_prompt = false;
 };
 
+std::vector<ChatMessage> messages_of(const RunOptions& options, const std::string& text) {
+  std::vector<ChatMessage> messages;
+  if (!options.system_prompt.empty()) messages.push_back({"system", options.system_prompt, {}});
+  messages.push_back({"user", text, {}});
+  return messages;
+}
+
 // Of a text that begins a sequence.
 std::vector<int32_t> encode(const Engine& engine, const RunOptions& options, const std::string& text) {
   if (!options.chat) {
@@ -61,24 +68,13 @@ std::vector<int32_t> encode(const Engine& engine, const RunOptions& options, con
     if (tokens.empty()) throw Error("the prompt is empty, and the model has no token to begin a text with");
     return tokens;
   }
-  std::vector<ChatMessage> messages;
-  if (!options.system_prompt.empty()) messages.push_back({"system", options.system_prompt});
-  messages.push_back({"user", text});
-  return engine.chat_template().encode(engine.tokenizer(), messages, true);
+  return engine.chat_template().encode(engine.tokenizer(), messages_of(options, text), true);
 }
 
 // Of a text that comes behind others, in a chat as the next message.
 std::vector<int32_t> encode_behind(const Engine& engine, const RunOptions& options, const std::string& text) {
   if (!options.chat) return engine.tokenizer().encode(text, ControlTokens::kParse);
-  const ChatTemplate& chat = engine.chat_template();
-  std::vector<int32_t> tokens = chat.encode_answer_end(engine.tokenizer(), false);
-  const auto append = [&](const ChatMessage& message, bool last) {
-    const std::vector<int32_t> turn = chat.encode_turn(engine.tokenizer(), message, last, false);
-    tokens.insert(tokens.end(), turn.begin(), turn.end());
-  };
-  if (!options.system_prompt.empty()) append({"system", options.system_prompt}, false);
-  append({"user", text}, true);
-  return tokens;
+  return engine.chat_template().encode_behind(engine.tokenizer(), messages_of(options, text));
 }
 
 // The tokens to be added to a session, which may hold a sequence that was loaded.
@@ -226,6 +222,7 @@ int run(RunOptions& options) {
   const EngineOptions engine_options = options.model.engine_options();
   SessionOptions session_options = options.model.session_options();
   if (!options.system_prompt.empty() && !options.chat) throw Error("a system prompt needs --chat");
+  if (options.model.chat_template_given() && !options.chat) throw Error("a chat template needs --chat");
   if (options.kv_files.append && options.kv_files.load.empty()) throw Error("--append needs --load-kv");
   SavedSequence saved(options.kv_files, options.model, session_options);
   const bool may_lack = saved.loads() && !options.input.given() && isatty(STDIN_FILENO) != 0;
@@ -273,6 +270,7 @@ Command add_run(CLI::App& root) {
   app->add_flag("--raw", options->raw, "continue the prompt as it is (default)")->excludes(chat);
   app->add_option("--system-prompt", options->system_prompt, "system message of --chat (-sys)")
       ->type_name("TEXT");
+  add_chat_template_options(*app, options->model);
   app->add_flag("-e,--escape", options->input.escape, "read \\n, \\t, \\xHH ... in -p and --stop as escapes");
   CLI::Option* display =
       app->add_flag("--display-prompt", options->display_prompt, "print the prompt before its continuation");

@@ -46,9 +46,10 @@ std::string number_text(double value) {
 }
 
 std::string description(const Json& layer) {
-  std::string text = layer["window_tokens"].is_null()
-                         ? "every token"
-                         : "the last " + layer["window_tokens"].dump() + " tokens";
+  std::string text = "every token";
+  if (!layer["window_tokens"].is_null()) {
+    text = std::string("the last ").append(layer["window_tokens"].dump()).append(" tokens");
+  }
   text += ": keys " + layer["keys"].get<std::string>();
   if (!layer["key_frame"].is_null()) {
     text += " (frame " + layer["key_frame"].get<std::string>();
@@ -65,7 +66,7 @@ std::string ranges_text(const std::vector<size_t>& numbers) {
     while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
     if (!text.empty()) text += ", ";
     text += std::to_string(numbers[i]);
-    if (last > i) text += "-" + std::to_string(numbers[last]);
+    if (last > i) text.append("-").append(std::to_string(numbers[last]));
     i = last + 1;
   }
   return text;

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "engine/chat_template_reader.h"
 #include "engine/prediction.h"
 #include "engine/vocabulary_reader.h"
 #include "format/code_catalogue.h"
@@ -16,7 +17,6 @@
 #include "inspect_layers.h"
 #include "model/config.h"
 #include "model/key_bias.h"
-#include "text/chat_template.h"
 #include "text/tokenizer.h"
 
 namespace quire::cli {
@@ -158,7 +158,7 @@ Json obstacles_report(const GgufFile& file) {
   };
   attempt("model", [&] { check_key_biases(file, ModelConfig::read(file)); });
   attempt("tokenizer", [&] { Tokenizer{read_vocabulary(file)}; });
-  attempt("chat template", [&] { ChatTemplate::recognise(file.get_string("tokenizer.chat_template")); });
+  attempt("chat template", [&] { read_chat_template(file, Tokenizer{read_vocabulary(file)}); });
   return obstacles;
 }
 

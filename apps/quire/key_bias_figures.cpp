@@ -32,14 +32,14 @@ double largest_risk(const Model& model) {
 std::string key_bias_note(const Model& model, const Recipe& recipe) {
   const double risk = largest_risk(model);
   if (risk == 0) return "";
-  char size[48];
+  char size[64];
   std::snprintf(size, sizeof size, " · key bias up to %.3g times the keys, ", risk);
-  if (!recipe.key_side().coded) return size + std::string("kept exact");
+  if (!recipe.key_side().coded) return std::string(size) + "kept exact";
   const std::vector<size_t> freed = freed_layers(model, recipe);
-  if (freed.empty()) return size + std::string("coded with it");
+  if (freed.empty()) return std::string(size) + "coded with it";
   std::string layers;
   for (const size_t layer : freed) layers += (layers.empty() ? "" : ", ") + std::to_string(layer);
-  return size + std::string("taken off before coding in layer") + (freed.size() > 1 ? "s " : " ") + layers;
+  return std::string(size) + "taken off before coding in layer" + (freed.size() > 1 ? "s " : " ") + layers;
 }
 
 void add_key_bias(const Model& model, const Recipe& recipe, nlohmann::ordered_json& object) {

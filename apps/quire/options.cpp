@@ -38,6 +38,22 @@ std::string read_all(std::FILE* file, const std::string& name) {
   return text;
 }
 
+// Jinja, or "chatml"; empty: the model's. A text without a brace is no template but the name of a file.
+std::string chat_template_text(const ModelOptions& options) {
+  if (!options.chat_template.empty() && !options.chat_template_file.empty()) {
+    throw Error("give the chat template with --chat-template or with --chat-template-file, not with both");
+  }
+  std::string path = options.chat_template_file;
+  if (path.empty()) {
+    const std::string& text = options.chat_template;
+    if (text.empty() || text == "chatml" || text.find('{') != std::string::npos) return text;
+    path = text;
+  }
+  std::string text = read_file(path);
+  if (text.empty()) throw Error(path + ": the chat template is empty");
+  return text;
+}
+
 bool is_hex(char c) { return std::isxdigit(static_cast<unsigned char>(c)) != 0; }
 
 }  // namespace
@@ -67,6 +83,7 @@ EngineOptions ModelOptions::engine_options() const {
     engine.rope.context_tokens = static_cast<size_t>(context_tokens);
   }
   engine.asset_folders = asset_folders();
+  engine.chat_template = chat_template_text(*this);
   engine.on_note = [](const std::string& sentence) { write_note(printable(sentence)); };
   return engine;
 }
@@ -106,6 +123,14 @@ void add_fact_options(CLI::App& app, ModelOptions& options) {
       ->type_name("FILE");
   app.add_option("--butler", options.butler,
                  "the model's trained predictor, of `quire train-butler` (default: the one that ships)")
+      ->type_name("FILE");
+}
+
+void add_chat_template_options(CLI::App& app, ModelOptions& options) {
+  app.add_option("--chat-template", options.chat_template,
+                 "the chat template, in Jinja: its text, a file of it, or chatml (default: the model's)")
+      ->type_name("TEXT|FILE");
+  app.add_option("--chat-template-file", options.chat_template_file, "the same from a file")
       ->type_name("FILE");
 }
 

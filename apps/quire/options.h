@@ -26,11 +26,15 @@ struct ModelOptions {
   bool recipe_given = false;
   std::string calibration;
   std::string butler;
+  std::string chat_template;
+  std::string chat_template_file;
   double budget_mb = 0;
   double ram_mb = 0;
   int64_t step_tokens = 0;
   bool precise = false;
   RopeFlags rope;
+
+  bool chat_template_given() const { return !chat_template.empty() || !chat_template_file.empty(); }
 
   // These throw Error for what cannot be meant.
   EngineOptions engine_options() const;
@@ -41,6 +45,8 @@ struct ModelOptions {
 void add_engine_options(CLI::App& app, ModelOptions& options);
 // The above, and context, recipe, budget, prefill steps.
 void add_model_options(CLI::App& app, ModelOptions& options);
+// The template of a chat, where it is not the model's.
+void add_chat_template_options(CLI::App& app, ModelOptions& options);
 // Recipe, and what it may need to know of the model.
 void add_recipe_option(CLI::App& app, ModelOptions& options);
 void add_fact_options(CLI::App& app, ModelOptions& options);

@@ -13,7 +13,8 @@ namespace quire::cli {
 // stdout was closed by whoever read it.
 struct OutputClosed {};
 
-// Writes and flushes; throws OutputClosed, or Error when it cannot be written for another reason (a full disk).
+// Writes and flushes; throws OutputClosed, or Error when it cannot be written for another reason (a full
+// disk).
 void write_out(std::string_view text);
 // One object and a newline; bytes that are not UTF-8 become U+FFFD.
 void write_json(const nlohmann::ordered_json& object);

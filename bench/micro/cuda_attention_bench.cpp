@@ -3,7 +3,6 @@
 
 #include "base/error.h"
 #include "format/side_format.h"
-#include "format/turbo.h"
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/sparse_attention.h"
 
@@ -93,10 +92,9 @@ struct BenchSparse {
 namespace {
 
 cuda::SparseAttention sparse_attention(const BenchSparse& b) {
-  using Keys = Turbo<4>;
-  const int index_bytes = Keys::index_page_bytes(b.head_dim);
-  const int key_bytes = Keys::key_page_bytes(b.head_dim);
-  const int64_t head_bytes = key_bytes + Turbo<3>::value_page_bytes(b.head_dim);
+  const int index_bytes = cuda::sparse_index_bytes(b.head_dim);
+  const int key_bytes = index_bytes + cuda::sparse_key_bytes(4, b.head_dim);
+  const int64_t head_bytes = key_bytes + cuda::sparse_value_bytes(b.head_dim);
   const int64_t page_bytes = head_bytes * b.n_kv_heads;
   const int64_t side = 2 * 64 * b.head_dim;
   const cuda::SparseBudget budget = {b.share, 0, b.mass, b.mass > 0 ? 0.35 : 1.5};

@@ -105,7 +105,8 @@ class Ours:
             raise RuntimeError(trouble.decode())
 
 
-INDEX_BYTES, KEY_BYTES, VALUE_BYTES = 64 * 18, 64 * 48, 64 * 50  # of a page and head: nested4 keys, nested3 values
+# Of a page and head: nested4 keys, nested3 values, as lay_sparse_pages() leaves them.
+INDEX_BYTES, KEY_BYTES, VALUE_BYTES = 64 * 18, 64 * 64, 64 * 64 + 128
 NESTED_BYTES = INDEX_BYTES + KEY_BYTES + VALUE_BYTES
 
 
@@ -116,13 +117,14 @@ def random_nested(memory):
         part.random_(0, 256)
         norms = (torch.randn(part.shape[0], 128, device="cuda") * 0.7 + math.sqrt(HEAD_DIM)).half().view(torch.uint8)
         part[:, INDEX_BYTES - 128:INDEX_BYTES] = norms[:, :128]
-        values = part[:, INDEX_BYTES + KEY_BYTES:].view(-1, 64, 50)
-        values[:, :, :2] = norms[:, 128:].view(-1, 64, 2)
+        values = part[:, INDEX_BYTES + KEY_BYTES:]
+        values[:, :64 * 64].view(-1, 64, 8, 8)[..., 6:] = norms[:, 128:].view(-1, 64, 1, 2)
+        values[:, 64 * 64:] = norms[:, 128:]
 
 
 class Quire:
     """A whole sparse step: index, candidates, scores, rows kept, attention, 4 sinks and a tail of 32 exact rows. Bytes
-    are those of the index, of the candidates' codes and of the values kept."""
+    are those of the index and of 64 for each candidate and value kept."""
 
     def __init__(self, library, batch, n_tokens, name, pool):
         self.name = name
@@ -157,7 +159,7 @@ class Quire:
         self.call(self.slices[0])
         torch.cuda.synchronize()
         candidates, kept = self.n_read.sum((0, 1)).tolist()
-        self.bytes = batch * n_pages * N_KV_HEADS * INDEX_BYTES + 48 * candidates + 50 * kept
+        self.bytes = batch * n_pages * N_KV_HEADS * INDEX_BYTES + 64 * (candidates + kept)
         self.name += f" ({library.bench_sparse_blocks(self.slices[0])}x{library.bench_sparse_warps(self.slices[0])})"
 
     def calls(self):
@@ -272,7 +274,7 @@ def main():
     rows = rows.view(torch.uint8)
     codes = torch.empty(n_bytes // 2, dtype=torch.uint8, device="cuda")
     random_codes(codes)
-    nested = torch.empty(n_bytes // 4, dtype=torch.uint8, device="cuda")
+    nested = torch.empty(n_bytes // 16 * 5, dtype=torch.uint8, device="cuda")
     random_nested(nested)
     print(f"bf16 against float32: {check_bf16(library, rows):.4f}", flush=True)
     for batch, n_tokens in shapes:

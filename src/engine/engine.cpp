@@ -13,6 +13,7 @@
 #include "engine/calibrate.h"
 #include "engine/calibration_file.h"
 #include "engine/calibration_text.h"
+#include "engine/chat_template_reader.h"
 #include "engine/vocabulary_reader.h"
 #include "kernels/ops.h"
 #include "weights/open_model.h"
@@ -93,9 +94,9 @@ Engine::Engine(const GgufFile& file, const EngineOptions& options, Clock::time_p
     butler_ = std::make_shared<const ButlerWeights>(
         load_butler(options.butler_path, fingerprint_, butler_geometry(ModelConfig::read(file))));
   }
+  make_chat_template(file, options.chat_template);
   model_ = Model::load(file, team_, options.precision, options.rope);
   note_long_context();
-  read_chat_template(file);
   load_seconds_ = std::chrono::duration<double>(Clock::now() - start).count();
 }
 
@@ -106,15 +107,11 @@ void Engine::note_long_context() const {
        std::to_string(c.trained_tokens) + " that the model was trained for (RoPE: " + c.rope_text + ")");
 }
 
-void Engine::read_chat_template(const GgufFile& file) {
-  constexpr std::string_view kKey = "tokenizer.chat_template";
-  if (file.find(kKey) == nullptr) {
-    chat_template_error_ = "the model file has no chat template, so it can only continue raw text";
-    return;
-  }
+void Engine::make_chat_template(const GgufFile& file, const std::string& given) {
   try {
-    chat_template_ = ChatTemplate::recognise(file.get_string(kKey));
+    chat_template_ = read_chat_template(file, tokenizer_, given);
   } catch (const Error& error) {
+    if (!given.empty()) throw;
     chat_template_error_ = error.what();  // only chat needs it
   }
 }

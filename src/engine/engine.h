@@ -34,6 +34,7 @@ struct EngineOptions {
   std::string calibration_path = {};  // empty: the calibration kept for the model, made when it is missing
   std::string butler_path = {};       // of a trained predictor; empty: the model's in one of these folders
   std::vector<std::string> asset_folders = {};
+  std::string chat_template = {};  // a Jinja text, or "chatml"; empty: the model's
   // The context that sequences are to have, and what else is asked for of positions.
   RopeOverrides rope = {};
   // Told, in one sentence each, what happens that takes time or needs to be known. Called on the thread that
@@ -57,7 +58,7 @@ class Engine {
   const Model& model() const { return model_; }
   const ModelConfig& config() const { return model_.config(); }
   const Tokenizer& tokenizer() const { return tokenizer_; }
-  // Throws Error when the file has none or one that is not known.
+  // Throws Error when the model has none, or one that is no template.
   const ChatTemplate& chat_template() const;
   PagePool& pool() { return pool_; }
   int n_threads() const { return team_.size(); }
@@ -96,7 +97,7 @@ class Engine {
   Engine(const OpenFile& opened, const EngineOptions& options);
   Engine(const GgufFile& file, const EngineOptions& options, Clock::time_point start);
   void note_long_context() const;
-  void read_chat_template(const GgufFile& file);
+  void make_chat_template(const GgufFile& file, const std::string& given);
   void note(const std::string& sentence) const;
   std::shared_ptr<const Calibration> kept_calibration(const std::string& path) const;
   std::shared_ptr<const Calibration> make_calibration(const std::string& path);

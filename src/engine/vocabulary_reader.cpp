@@ -34,7 +34,8 @@ std::vector<int32_t> read_token_types(const GgufFile& file, size_t n_tokens) {
   return types;
 }
 
-// Phi-3's control tokens take in the white space that follows; GGUF has no key for that, llama.cpp knows it by name.
+// Phi-3's control tokens take in the white space that follows; GGUF has no key for that, llama.cpp knows it
+// by name.
 std::vector<LiteralRule> phi3_literals(const Vocabulary& vocabulary) {
   constexpr std::string_view kPlain[] = {"<unk>", "<s>", "<|endoftext|>"};
   std::vector<LiteralRule> rules;
@@ -61,9 +62,12 @@ void read_flags(const GgufFile& file, Vocabulary& vocabulary) {
   vocabulary.add_eos =
       file.get_bool_or("tokenizer.ggml.add_eos_token", is_t5 && vocabulary.eos_id.has_value());
   vocabulary.add_space_prefix = file.get_bool_or("tokenizer.ggml.add_space_prefix", is_llama || is_t5);
-  vocabulary.remove_extra_whitespaces = file.get_bool_or("tokenizer.ggml.remove_extra_whitespaces", false) && is_t5;
-  if (file.find("tokenizer.ggml.precompiled_charsmap") != nullptr && (is_llama || is_t5)) {
-    throw Error("tokenizer.ggml.precompiled_charsmap, a table of replacements, is not supported");
+  vocabulary.remove_extra_whitespaces =
+      file.get_bool_or("tokenizer.ggml.remove_extra_whitespaces", false) && is_t5;
+  constexpr std::string_view kReplacements = "tokenizer.ggml.precompiled_charsmap";
+  if ((is_llama || is_t5) && file.find(kReplacements) != nullptr &&
+      !file.get_int_array(kReplacements).empty()) {
+    throw Error(std::string(kReplacements).append(", a table of replacements, is not supported"));
   }
   if (is_llama && file.get_string_or("general.architecture", "") == "phi3") {
     vocabulary.literals = phi3_literals(vocabulary);

@@ -11,8 +11,8 @@
 
 namespace quire {
 
-// The vocabulary: of a GGUF file, with views into it, or, where the model is a folder, of its tokenizer.json. Throws
-// Error of one sentence when something needed is missing or has the wrong type.
+// The vocabulary: of a GGUF file, with views into it, or, where the model is a folder, of its tokenizer.json.
+// Throws Error of one sentence when something needed is missing or has the wrong type.
 OwnedVocabulary read_vocabulary(const GgufFile& file);
 
 // The tokens of a text that begins a sequence: as the vocabulary wants it, with its begin token first (once,

@@ -10,7 +10,8 @@ namespace quire {
 
 // Adds the keys tokenizer.ggml.*. llama.cpp wants a token for every row of the embedding, of which models may
 // have more than their tokenizer has tokens: what lacks up to n_rows are unused ones, [PAD0] and so on.
-// Throws Error when the tokenizer has more tokens than that.
+// Merges over characters are written as scores. Throws Error when the tokenizer has more tokens than that,
+// and when GGUF's keys cannot say what it does.
 void add_vocabulary(const Vocabulary& vocabulary, uint64_t n_rows, MetadataBuilder& metadata);
 
 }  // namespace quire

@@ -18,7 +18,7 @@ std::vector<Tokens> encode(const Engine& engine, const DegenerationOptions& opti
   std::vector<Tokens> all;
   for (const std::string& prompt : options.prompts) {
     if (options.chat) {
-      const ChatMessage message{"user", prompt};
+      const ChatMessage message{"user", prompt, {}};
       all.push_back(engine.chat_template().encode(engine.tokenizer(), {&message, 1}, true));
       continue;
     }

@@ -7,103 +7,112 @@
 namespace quire {
 namespace {
 
-constexpr std::string_view kStart = "<|im_start|>";
-constexpr std::string_view kEnd = "<|im_end|>";
-constexpr std::string_view kSmolLm2System =
-    "You are a helpful AI assistant named SmolLM, trained by Hugging Face";
+constexpr std::string_view kChatMl =
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + "
+    "'<|im_end|>\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
-// tokenizer.chat_template of SmolLM2-Instruct, word for word.
-constexpr std::string_view kSmolLm2Template =
-    "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}"
-    "{{ '<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face"
-    "<|im_end|>\n' }}{% endif %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + "
-    "'<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}"
-    "{% endif %}";
+// Between control characters, which no template takes away as white space and no user is likely to type.
+constexpr std::string_view kUnknownAnswer =
+    "\x02"
+    "answer"
+    "\x03";
 
-// The same without a default system message: ChatML as it was first published.
-constexpr std::string_view kPlainTemplate =
-    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + "
-    "'<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}"
-    "{% endif %}";
-
-// Files write a newline inside a quoted string either as such or as backslash and n; Jinja reads both
-// as a newline.
-std::string unescape_newlines(std::string_view text) {
-  std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const bool escaped = text.substr(i, 2) == "\\n";
-    out += escaped ? '\n' : text[i];
-    if (escaped) ++i;
+jinja::Data message_data(const ChatMessage& message) {
+  jinja::DataObject object;
+  object.emplace_back("role", message.role);
+  object.emplace_back("content", message.content);
+  for (const auto& [name, value] : message.more) {
+    if (name == "content") {
+      object[1].second = value;
+    } else {
+      object.emplace_back(name, value);
+    }
   }
-  return out;
+  return object;
 }
 
-int32_t marker(const Tokenizer& tokenizer, std::string_view text) {
-  const std::optional<int32_t> id = tokenizer.find_control(text);
-  if (id) return *id;
-  throw Error("the chat template needs the control token '" + std::string(text) +
-              "', which the vocabulary lacks");
-}
-
-// Role, newline and content are one piece of text, as when a rendered prompt is split at its markers: a
-// content that starts with white space merges with the newline.
-void append_message(const Tokenizer& tokenizer, std::string_view role, std::string_view content,
-                    std::vector<int32_t>& ids) {
-  ids.push_back(marker(tokenizer, kStart));
-  tokenizer.encode_append(std::string(role).append("\n").append(content), ControlTokens::kAsText, ids);
-  ids.push_back(marker(tokenizer, kEnd));
-  tokenizer.encode_append("\n", ControlTokens::kAsText, ids);
+std::vector<TextPart> template_parts(const jinja::Text& text) {
+  std::vector<TextPart> parts;
+  size_t begin = 0;
+  for (const jinja::Text::Run& run : text.runs()) {
+    if (run.origin == jinja::Origin::kTemplate) parts.push_back({begin, run.end});
+    begin = run.end;
+  }
+  return parts;
 }
 
 }  // namespace
 
-ChatTemplate::ChatTemplate() : ChatTemplate(std::string(kSmolLm2System)) {}
+ChatTemplate::ChatTemplate(std::string_view jinja_text, std::string bos_text, std::string eos_text)
+    : template_(jinja::Template::parse(jinja_text)),
+      bos_text_(std::move(bos_text)),
+      eos_text_(std::move(eos_text)) {}
 
-ChatTemplate::ChatTemplate(std::string default_system_message)
-    : default_system_message_(std::move(default_system_message)) {}
+ChatTemplate ChatTemplate::chatml() { return ChatTemplate(kChatMl); }
 
-ChatTemplate ChatTemplate::recognise(std::string_view jinja_text) {
-  const std::string text = unescape_newlines(jinja_text);
-  if (text == kSmolLm2Template) return ChatTemplate();
-  if (text == kPlainTemplate) return ChatTemplate(std::string());
-  throw Error("the model's chat template is not one that is known; known are SmolLM2's and plain ChatML");
+jinja::Text ChatTemplate::render(std::span<const ChatMessage> messages, bool add_generation_prompt,
+                                 const jinja::DataObject& variables) const {
+  jinja::DataList list;
+  for (const ChatMessage& message : messages) list.push_back(message_data(message));
+  jinja::DataObject values;
+  values.emplace_back("messages", std::move(list));
+  values.emplace_back("add_generation_prompt", add_generation_prompt);
+  values.emplace_back("bos_token", jinja::Text(bos_text_, jinja::Origin::kTemplate));
+  values.emplace_back("eos_token", jinja::Text(eos_text_, jinja::Origin::kTemplate));
+  // Templates ask whether these are none, as transformers always passes them.
+  values.emplace_back("tools", nullptr);
+  values.emplace_back("documents", nullptr);
+  values.insert(values.end(), variables.begin(), variables.end());
+  return template_.render(values);
 }
 
 std::vector<int32_t> ChatTemplate::encode(const Tokenizer& tokenizer, std::span<const ChatMessage> messages,
                                           bool add_generation_prompt) const {
-  std::vector<int32_t> ids;
-  for (size_t i = 0; i < messages.size(); ++i) append_turn(tokenizer, messages[i], i == 0, ids);
-  if (add_generation_prompt) append_generation_prompt(tokenizer, ids);
-  return ids;
+  return encode_rendered(tokenizer, render(messages, add_generation_prompt));
 }
 
-std::vector<int32_t> ChatTemplate::encode_turn(const Tokenizer& tokenizer, const ChatMessage& message,
-                                               bool add_generation_prompt, bool first) const {
-  std::vector<int32_t> ids;
-  append_turn(tokenizer, message, first, ids);
-  if (add_generation_prompt) append_generation_prompt(tokenizer, ids);
-  return ids;
+std::vector<int32_t> ChatTemplate::encode_behind(const Tokenizer& tokenizer,
+                                                 std::span<const ChatMessage> messages) const {
+  std::vector<ChatMessage> all = unknown_turns();
+  all.insert(all.end(), messages.begin(), messages.end());
+  const jinja::Text text = text_behind_unknown_turns(render(all, true));
+  // Whatever the answer ended with, it was text: no space is put before what follows.
+  constexpr int32_t kText = -1;
+  return encode_rendered_behind(tokenizer, text, {&kText, 1});
 }
 
-std::vector<int32_t> ChatTemplate::encode_answer_end(const Tokenizer& tokenizer,
-                                                     bool end_marker_in_cache) const {
+std::vector<int32_t> encode_rendered(const Tokenizer& tokenizer, const jinja::Text& text) {
   std::vector<int32_t> ids;
-  if (!end_marker_in_cache) ids.push_back(marker(tokenizer, kEnd));
-  tokenizer.encode_append("\n", ControlTokens::kAsText, ids);
-  return ids;
-}
-
-void ChatTemplate::append_turn(const Tokenizer& tokenizer, const ChatMessage& message, bool first,
-                               std::vector<int32_t>& ids) const {
-  if (first && message.role != "system" && !default_system_message_.empty()) {
-    append_message(tokenizer, "system", default_system_message_, ids);
+  tokenizer.encode_append(text.bytes(), template_parts(text), ids);
+  if (tokenizer.add_bos() && (ids.empty() || ids.front() != tokenizer.bos_id())) {
+    ids.insert(ids.begin(), *tokenizer.bos_id());
   }
-  append_message(tokenizer, message.role, message.content, ids);
+  return ids;
 }
 
-void ChatTemplate::append_generation_prompt(const Tokenizer& tokenizer, std::vector<int32_t>& ids) const {
-  ids.push_back(marker(tokenizer, kStart));
-  tokenizer.encode_append("assistant\n", ControlTokens::kAsText, ids);
+std::vector<int32_t> encode_rendered_behind(const Tokenizer& tokenizer, const jinja::Text& text,
+                                            std::span<const int32_t> before) {
+  // The last one tells what kind of place the text has.
+  std::vector<int32_t> ids(before.end() - (before.empty() ? 0 : 1), before.end());
+  const auto n_before = static_cast<ptrdiff_t>(ids.size());
+  tokenizer.encode_append(text.bytes(), template_parts(text), ids);
+  ids.erase(ids.begin(), ids.begin() + n_before);
+  return ids;
+}
+
+std::vector<ChatMessage> unknown_turns() {
+  return {{"user", "?", {}}, {"assistant", std::string(kUnknownAnswer), {}}};
+}
+
+jinja::Text text_behind_unknown_turns(const jinja::Text& text) {
+  const size_t at = text.bytes().find(kUnknownAnswer);
+  if (at == std::string::npos) {
+    throw Error(
+        "the chat template does not print an answer that others follow, so a conversation cannot go on "
+        "behind one");
+  }
+  const size_t end = at + kUnknownAnswer.size();
+  return text.part(end, text.size() - end);
 }
 
 }  // namespace quire

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "text/one_line.h"
 #include "text/utf8.h"
 
 namespace quire {
@@ -16,8 +17,8 @@ constexpr size_t kFirstStackBytes = size_t{1} << 20;
 constexpr size_t kMostStackBytes = size_t{256} << 20;
 constexpr uint32_t kHeapKibibytes = 1 << 18;  // for one match, where there is no JIT
 
-// A match first gets a few steps. Where they do not suffice it gets 16 times as many, but those are paid from what the
-// text has: a long word may need them, an expression that needs them everywhere is refused.
+// A match first gets a few steps. Where they do not suffice it gets 16 times as many, but those are paid from
+// what the text has: a long word may need them, an expression that needs them everywhere is refused.
 constexpr uint32_t kFewSteps = 2000;
 constexpr uint32_t kMostSteps = 100'000'000;
 constexpr uint64_t kStepsOfText = 100'000'000;
@@ -107,7 +108,7 @@ class Search {
   }
 
   [[noreturn]] void fail(const std::string& what) const {
-    throw Error("the regular expression '" + pattern_ + "' " + what);
+    throw Error("the regular expression '" + one_line(pattern_) + "' " + what);
   }
 
   const pcre2_code* code_;
@@ -134,7 +135,8 @@ size_t valid_bytes(std::string_view text) {
 }
 
 // All matches in `text`, which is UTF-8 and lies `offset` bytes behind the start of the whole.
-void find_in_valid(Search& search, std::string_view text, size_t offset, std::vector<Expression::Match>& matches) {
+void find_in_valid(Search& search, std::string_view text, size_t offset,
+                   std::vector<Expression::Match>& matches) {
   Expression::Match match{};
   for (size_t at = 0; at <= text.size() && search.next(text, at, match);) {
     // \K is refused, but a lookahead may still move the end before the start.
@@ -151,24 +153,25 @@ void find_in_valid(Search& search, std::string_view text, size_t offset, std::ve
 }  // namespace
 
 Expression::Expression(std::string_view pattern) : pattern_(pattern) {
-  if (pattern.size() > kMaxPatternBytes) throw Error("a regular expression of the tokenizer is longer than 64 KiB");
+  if (pattern.size() > kMaxPatternBytes)
+    throw Error("a regular expression of the tokenizer is longer than 64 KiB");
   const std::string translated = to_pcre2(pattern);
-  const std::unique_ptr<pcre2_compile_context, FreeCompileContext> context(pcre2_compile_context_create(nullptr));
+  const std::unique_ptr<pcre2_compile_context, FreeCompileContext> context(
+      pcre2_compile_context_create(nullptr));
   if (!context) throw std::bad_alloc();
   pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
   int code = 0;
   PCRE2_SIZE place = 0;
-  std::unique_ptr<pcre2_code, FreeCode> compiled(
-      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
-                    PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &code, &place, context.get()));
+  std::unique_ptr<pcre2_code, FreeCode> compiled(pcre2_compile(
+      reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
+      PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &code, &place, context.get()));
   if (!compiled) {
-    throw Error("the regular expression '" + pattern_ + "' is not understood: " + message_of(code));
+    throw Error("the regular expression '" + one_line(pattern_) + "' is not understood: " + message_of(code));
   }
   // Where the machine has no JIT the interpreter gives the same matches, more slowly.
   pcre2_jit_compile(compiled.get(), PCRE2_JIT_COMPLETE);
-  code_ = std::shared_ptr<const pcre2_code>(compiled.release(), [](const pcre2_code* c) {
-    pcre2_code_free(const_cast<pcre2_code*>(c));
-  });
+  code_ = std::shared_ptr<const pcre2_code>(
+      compiled.release(), [](const pcre2_code* c) { pcre2_code_free(const_cast<pcre2_code*>(c)); });
 }
 
 void Expression::find_all(std::string_view text, std::vector<Match>& matches) const {

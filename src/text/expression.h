@@ -1,5 +1,5 @@
-// A regular expression of a tokenizer, run by PCRE2. Tokenizers are written for Oniguruma (Ruby's syntax); what PCRE2
-// would read otherwise is translated or refused by name, so that a match here is a match there.
+// A regular expression of a tokenizer, run by PCRE2. Tokenizers are written for Oniguruma (Ruby's syntax);
+// what PCRE2 would read otherwise is translated or refused by name, so that a match here is a match there.
 #pragma once
 
 #include <cstddef>
@@ -23,9 +23,9 @@ class Expression {
   // An Error says what of the expression is not understood.
   explicit Expression(std::string_view pattern);
 
-  // All matches in `text`, from left to right, without empty ones. Bytes that are not UTF-8 match nothing, and what
-  // lies on one side of them is not seen from the other. An expression that needs too many steps is an Error: the steps
-  // allowed grow with the text, so that no expression can hold a program up for long.
+  // All matches in `text`, from left to right, without empty ones. Bytes that are not UTF-8 match nothing,
+  // and what lies on one side of them is not seen from the other. An expression that needs too many steps is
+  // an Error: the steps allowed grow with the text, so that no expression can hold a program up for long.
   void find_all(std::string_view text, std::vector<Match>& matches) const;
 
   const std::string& pattern() const { return pattern_; }

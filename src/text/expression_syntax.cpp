@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "text/expression.h"
+#include "text/one_line.h"
 
 namespace quire {
 namespace {
@@ -23,9 +24,14 @@ constexpr std::string_view kSpaces =
 constexpr std::string_view kWord = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}";
 constexpr std::string_view kHex = "0-9A-Fa-f";
 
-constexpr std::pair<std::string_view, std::string_view> kNamedClasses[] = {
-    {"alpha", "\\p{Alphabetic}"}, {"digit", "\\p{Nd}"},      {"lower", "\\p{Lowercase}"}, {"upper", "\\p{Uppercase}"},
-    {"punct", "\\p{P}\\p{S}"},    {"space", kSpaces},        {"word", kWord},            {"xdigit", kHex}};
+constexpr std::pair<std::string_view, std::string_view> kNamedClasses[] = {{"alpha", "\\p{Alphabetic}"},
+                                                                           {"digit", "\\p{Nd}"},
+                                                                           {"lower", "\\p{Lowercase}"},
+                                                                           {"upper", "\\p{Uppercase}"},
+                                                                           {"punct", "\\p{P}\\p{S}"},
+                                                                           {"space", kSpaces},
+                                                                           {"word", kWord},
+                                                                           {"xdigit", kHex}};
 
 class Translator {
  public:
@@ -50,7 +56,8 @@ class Translator {
 
  private:
   [[noreturn]] void refuse(const std::string& what) const {
-    throw Error("the regular expression '" + std::string(pattern_) + "' has " + what + ", which is not supported");
+    throw Error("the regular expression '" + one_line(pattern_) + "' has " + what +
+                ", which is not supported");
   }
 
   bool next_is(char c) const { return at_ + 1 < pattern_.size() && pattern_[at_ + 1] == c; }
@@ -107,7 +114,8 @@ class Translator {
       refuse(std::string("'\\") + c + "'");
     } else if (c == 'p' || c == 'P') {
       const size_t close = pattern_.find('}', at_);
-      if (!pattern_.substr(at_ + 2).starts_with("{") || close == std::string_view::npos) refuse("'\\p' without braces");
+      if (!pattern_.substr(at_ + 2).starts_with("{") || close == std::string_view::npos)
+        refuse("'\\p' without braces");
       take(close + 1 - at_);
     } else {
       take(2);

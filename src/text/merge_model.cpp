@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "text/byte_alphabet.h"
+#include "text/one_line.h"
 #include "text/utf8.h"
 
 namespace quire {
@@ -19,7 +20,7 @@ MergeModel::MergeModel(std::shared_ptr<const PieceTable> pieces, std::span<const
 
 void MergeModel::read_merge(size_t rank, std::string_view text) {
   const auto refuse = [&](const char* reason) {
-    throw Error("merge " + std::to_string(rank) + " '" + std::string(text) + "' " + reason);
+    throw Error("merge " + std::to_string(rank) + " '" + one_line(text) + "' " + reason);
   };
   const size_t space = text.find(' ');
   if (space == 0 || space == std::string_view::npos || space + 1 == text.size()) refuse("is not a pair");
@@ -64,7 +65,15 @@ void MergeModel::append_symbols(std::string_view part, std::vector<int32_t>& ids
   bool unknown = false;
   if (options_.over_bytes) {
     // Neighbours of a byte without a token meet before they merge, as in Hugging Face's tokenizers.
-    for (size_t i = 0; i < part.size(); ++i) unknown = options_.unknown.append(part.substr(i, 1), unknown, ids);
+    for (size_t i = 0; i < part.size(); ++i) {
+      const int32_t id = options_.unknown.byte_ids[static_cast<uint8_t>(part[i])];
+      if (id == PieceTable::kNone) {
+        unknown = options_.unknown.append(part.substr(i, 1), unknown, ids);
+      } else {
+        ids.push_back(id);
+        unknown = false;
+      }
+    }
     return;
   }
   while (!part.empty()) {

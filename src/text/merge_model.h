@@ -1,5 +1,5 @@
-// BPE by a list of merges, over the bytes of a word (the GPT-2 family) or over its characters (what tokenizer.json
-// makes of SentencePiece's BPE).
+// BPE by a list of merges, over the bytes of a word (the GPT-2 family) or over its characters (what
+// tokenizer.json makes of SentencePiece's BPE).
 #pragma once
 
 #include <memory>
@@ -13,13 +13,15 @@ namespace quire {
 struct MergeModelOptions {
   bool over_bytes = true;
   bool ignore_merges = false;  // a word that is a token is that token, without merging
-  UnknownText unknown = {};    // over_bytes: byte_ids are where words begin, and the rest is dropped without unknown_id
+  UnknownText unknown =
+      {};  // over_bytes: byte_ids are where words begin, and the rest is dropped without unknown_id
   SpaceBreaks breaks = {};
 };
 
 class MergeModel final : public WordModel {
  public:
-  // `merges`: "left right", in GPT-2's byte alphabet if over_bytes. A merge that joins or makes no token is an Error.
+  // `merges`: "left right", in GPT-2's byte alphabet if over_bytes. A merge that joins or makes no token is
+  // an Error.
   MergeModel(std::shared_ptr<const PieceTable> pieces, std::span<const std::string_view> merges,
              MergeModelOptions options);
 

@@ -1,5 +1,5 @@
-// The merging of BPE: again and again the best ranked pair of neighbours, the leftmost of equals, becomes one symbol,
-// until no pair merges. What a symbol is and which pairs merge is the caller's.
+// The merging of BPE: again and again the best ranked pair of neighbours, the leftmost of equals, becomes one
+// symbol, until no pair merges. What a symbol is and which pairs merge is the caller's.
 #pragma once
 
 #include <algorithm>
@@ -76,7 +76,8 @@ class LongWord {
       if (pairs_[place].rank == best >> 32) merge_at(place);
     }
     size_t n_left = 0;
-    for (uint32_t i = 0; i < n_; i = next_[i]) symbols_[n_left++] = symbols_[i];  // symbol 0 is never merged away
+    for (uint32_t i = 0; i < n_; i = next_[i])
+      symbols_[n_left++] = symbols_[i];  // symbol 0 is never merged away
     return n_left;
   }
 
@@ -116,9 +117,9 @@ class LongWord {
 
 }  // namespace detail
 
-// Merges the n symbols in place and returns how many are left at the front. pair_of(left, right) gives the Merge of
-// two neighbours, join(left, right, merge) makes `left` the merged symbol. Quadratic for short words, where it is
-// fastest, O(n log n) for long ones.
+// Merges the n symbols in place and returns how many are left at the front. pair_of(left, right) gives the
+// Merge of two neighbours, join(left, right, merge) makes `left` the merged symbol. Quadratic for short
+// words, where it is fastest, O(n log n) for long ones.
 template <typename Symbol, typename PairOf, typename Join>
 size_t merge_pairs(Symbol* symbols, size_t n, const PairOf& pair_of, const Join& join) {
   if (n < 2) return n;

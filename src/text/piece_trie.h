@@ -34,7 +34,9 @@ class PieceTrie {
     uint32_t node;
   };
 
-  static uint64_t key_of(uint32_t parent, uint8_t byte) { return (static_cast<uint64_t>(parent) << 8 | byte) + 1; }
+  static uint64_t key_of(uint32_t parent, uint8_t byte) {
+    return (static_cast<uint64_t>(parent) << 8 | byte) + 1;
+  }
   size_t start(uint64_t key) const { return (key * 0x9e3779b97f4a7c15u >> 20) & (edges_.size() - 1); }
 
   uint32_t child(uint32_t parent, uint8_t byte) const {

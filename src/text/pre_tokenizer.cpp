@@ -12,7 +12,8 @@ struct Part {
 };
 
 // Matches and what lies between them; `inverted` swaps the two.
-void list_parts(size_t size_bytes, std::span<const Expression::Match> matches, bool inverted, std::vector<Part>& parts) {
+void list_parts(size_t size_bytes, std::span<const Expression::Match> matches, bool inverted,
+                std::vector<Part>& parts) {
   parts.clear();
   size_t at = 0;
   for (const Expression::Match& match : matches) {
@@ -50,8 +51,10 @@ void join_parts(SplitBehavior behavior, std::vector<Part>& parts) {
 
 std::optional<WordScanner> find_scanner(std::span<const SplitStep> steps) {
   using Kind = WordScanner::Kind;
-  constexpr std::pair<std::string_view, Kind> kScanners[] = {
-      {"gpt-2", Kind::kGpt2}, {"smollm", Kind::kSmolLm}, {"llama-bpe", Kind::kLlama3}, {"qwen2", Kind::kQwen2}};
+  constexpr std::pair<std::string_view, Kind> kScanners[] = {{"gpt-2", Kind::kGpt2},
+                                                             {"smollm", Kind::kSmolLm},
+                                                             {"llama-bpe", Kind::kLlama3},
+                                                             {"qwen2", Kind::kQwen2}};
   for (const auto& [name, kind] : kScanners) {
     if (std::ranges::equal(pre_tokenizer_family(name).steps, steps)) return WordScanner(kind);
   }
@@ -62,7 +65,8 @@ std::optional<WordScanner> find_scanner(std::span<const SplitStep> steps) {
 
 PreTokenizer::PreTokenizer(std::span<const SplitStep> steps) : scanner_(find_scanner(steps)) {
   if (scanner_) return;
-  for (const SplitStep& step : steps) steps_.push_back({Expression(step.expression), step.behavior, step.inverted});
+  for (const SplitStep& step : steps)
+    steps_.push_back({Expression(step.expression), step.behavior, step.inverted});
 }
 
 std::vector<std::string_view> PreTokenizer::cut(std::string_view text) const {

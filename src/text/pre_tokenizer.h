@@ -1,5 +1,6 @@
-// Splits text into the words that a tokenizer's model works on: one regular expression after the other, each on the
-// pieces that the one before it left. Those of the most used families have scanners (text/word_scanner.h).
+// Splits text into the words that a tokenizer's model works on: one regular expression after the other, each
+// on the pieces that the one before it left. Those of the most used families have scanners
+// (text/word_scanner.h).
 #pragma once
 
 #include <optional>
@@ -23,8 +24,8 @@ class PreTokenizer {
   // Throws Error for an expression that is not understood.
   explicit PreTokenizer(std::span<const SplitStep> steps);
 
-  // Calls word(std::string_view) for every word of `text` in order. Nothing of the text is left out but what a step
-  // removes. An expression that gives up on this text is an Error.
+  // Calls word(std::string_view) for every word of `text` in order. Nothing of the text is left out but what
+  // a step removes. An expression that gives up on this text is an Error.
   template <typename OnWord>
   void split(std::string_view text, const OnWord& word) const {
     if (scanner_) {

@@ -1,4 +1,5 @@
-// The expressions of the families, as the models' own tokenizer.json give them, under the names of tokenizer.ggml.pre.
+// The expressions of the families, as the models' own tokenizer.json give them, under the names of
+// tokenizer.ggml.pre.
 #include <algorithm>
 #include <initializer_list>
 

@@ -1,5 +1,6 @@
-// SentencePiece's BPE: two neighbours merge if what they spell together is a token, the one of the highest score
-// first. There is no list of merges; the scores are the order. (Kudo and Richardson, SentencePiece, 2018)
+// SentencePiece's BPE: two neighbours merge if what they spell together is a token, the one of the highest
+// score first. There is no list of merges; the scores are the order. (Kudo and Richardson, SentencePiece,
+// 2018)
 #pragma once
 
 #include <memory>

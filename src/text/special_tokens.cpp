@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "text/one_line.h"
 #include "text/unicode_form.h"
 
 namespace quire {
@@ -32,15 +33,15 @@ void SpecialTokens::finish() {
   for (size_t i = 1; i < tokens_.size(); ++i) {
     if (tokens_[i].text != tokens_[i - 1].text) continue;
     throw Error("tokens " + std::to_string(tokens_[i - 1].id) + " and " + std::to_string(tokens_[i].id) +
-                " are both '" + tokens_[i].text + "'");
+                " are both '" + one_line(tokens_[i].text) + "'");
   }
 }
 
-SpecialTokens::Match SpecialTokens::find(std::string_view text, size_t from) const {
+SpecialTokens::Match SpecialTokens::find_within(std::string_view text, size_t from, TextPart part) const {
   if (tokens_.empty()) return {text.size(), 0, 0};
-  for (size_t start = from; start < text.size(); ++start) {
+  for (size_t start = std::max(from, part.begin); start < part.end; ++start) {
     if (!first_bytes_[static_cast<uint8_t>(text[start])]) continue;
-    const Token* token = longest_at(text, start);
+    const Token* token = longest_at(text.substr(0, part.end), start);
     if (token == nullptr) continue;
     size_t end = start + token->text.size();
     if (token->rule.single_word && touches_word(text, start, end)) {

@@ -13,12 +13,19 @@
 
 namespace quire {
 
+// Bytes [begin, end) of a text.
+struct TextPart {
+  size_t begin;
+  size_t end;
+};
+
 // A sorted list of texts, searched by narrowing a range one byte at a time.
 class SpecialTokens {
  public:
   struct Match {
     size_t start;
-    size_t size_bytes;  // with the white space that the token takes in; 0: nothing found, start is the end of the text
+    size_t size_bytes;  // with the white space that the token takes in; 0: nothing found, start is the end of
+                        // the text
     int32_t id;
   };
 
@@ -31,7 +38,10 @@ class SpecialTokens {
   bool empty() const { return tokens_.empty(); }
 
   // The leftmost match at or after `from`, the longest of those that start there.
-  Match find(std::string_view text, size_t from) const;
+  Match find(std::string_view text, size_t from) const { return find_within(text, from, {0, text.size()}); }
+
+  // The same of those whose own text lies in a part of the text; white space may be taken in beside it.
+  Match find_within(std::string_view text, size_t from, TextPart part) const;
 
   // Id of the token that is exactly `text`.
   std::optional<int32_t> find_exact(std::string_view text) const;

@@ -1,5 +1,5 @@
-// What happens to a text before words become tokens and after tokens became text, as plain data. tokenizer.json
-// spells it out; for GGUF it follows from the kind of the model.
+// What happens to a text before words become tokens and after tokens became text, as plain data.
+// tokenizer.json spells it out; for GGUF it follows from the kind of the model.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,8 @@
 
 namespace quire {
 
-// One step of the normalizer. Every step works on the text between two literal tokens; an empty one stays empty.
+// One step of the normalizer. Every step works on the text between two literal tokens; an empty one stays
+// empty.
 struct NormalStep {
   enum class Kind : uint8_t {
     kNfc,
@@ -23,7 +24,7 @@ struct NormalStep {
     kPrependFirst,       // as kPrependOnce, where nothing precedes, not even a literal token
     kStripLeft,          // white space at the start goes
     kStripRight,
-    kCollapseSpaces,     // SentencePiece's remove_extra_whitespaces: runs become one space, the ends none
+    kCollapseSpaces,  // SentencePiece's remove_extra_whitespaces: runs become one space, the ends none
   };
   Kind kind = Kind::kNfc;
   std::string pattern = {};

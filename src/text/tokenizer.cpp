@@ -29,6 +29,49 @@ void Tokenizer::encode_append(std::string_view bytes, ControlTokens control,
   }
 }
 
+namespace {
+
+// Of two matches the one that comes first, of those that start together the longer one.
+SpecialTokens::Match first_of(const SpecialTokens::Match& a, const SpecialTokens::Match& b) {
+  if (a.size_bytes == 0 || b.size_bytes == 0) return a.size_bytes == 0 ? b : a;
+  if (a.start != b.start) return a.start < b.start ? a : b;
+  return a.size_bytes >= b.size_bytes ? a : b;
+}
+
+}  // namespace
+
+void Tokenizer::encode_append(std::string_view bytes, std::span<const TextPart> trusted,
+                              std::vector<int32_t>& ids) const {
+  if (bytes.size() > kMaxTextBytes) throw Error("a text of 2 GiB or more cannot be encoded in one piece");
+  size_t n_passed = 0;  // parts that end before the place, or have no literal any more
+  const auto find_trusted = [&](size_t at) -> SpecialTokens::Match {
+    for (; n_passed < trusted.size(); ++n_passed) {
+      const TextPart& part = trusted[n_passed];
+      if (part.end <= at) continue;
+      // Literals that are looked for in normalized text are found here as they stand.
+      const SpecialTokens::Match match = first_of(special_.raw.find_within(bytes, at, part),
+                                                  special_.normalized.find_within(bytes, at, part));
+      if (match.size_bytes > 0) return match;
+    }
+    return {bytes.size(), 0, 0};
+  };
+  SpecialTokens::Match control = find_trusted(0);
+  SpecialTokens::Match user_defined = user_defined_.raw.find(bytes, 0);
+  TextPlace place = place_after(ids);
+  for (size_t at = 0; at < bytes.size();) {
+    if (control.size_bytes > 0 && control.start < at) control = find_trusted(at);
+    if (user_defined.size_bytes > 0 && user_defined.start < at)
+      user_defined = user_defined_.raw.find(bytes, at);
+    const SpecialTokens::Match match = first_of(control, user_defined);
+    const size_t end = match.size_bytes == 0 ? bytes.size() : match.start;
+    encode_segment(bytes.substr(at, end - at), user_defined_, place, ids);
+    if (match.size_bytes == 0) return;
+    ids.push_back(match.id);
+    place = TextPlace::kAfterLiteral;
+    at = match.start + match.size_bytes;
+  }
+}
+
 TextPlace Tokenizer::place_after(const std::vector<int32_t>& ids) const {
   if (ids.empty()) return TextPlace::kBegin;
   return is_literal(ids.back()) ? TextPlace::kAfterLiteral : TextPlace::kInside;

@@ -1,6 +1,6 @@
-// Text to token ids and back, for byte-level BPE, SentencePiece's BPE and unigram models. It exists so that a prompt
-// becomes the ids the model was trained on, exactly, and so that text typed by a user can never become a control
-// token unless the caller asks for that.
+// Text to token ids and back, for byte-level BPE, SentencePiece's BPE and unigram models. It exists so that a
+// prompt becomes the ids the model was trained on, exactly, and so that text typed by a user can never become
+// a control token unless the caller asks for that.
 #pragma once
 
 #include <cstdint>
@@ -26,10 +26,11 @@ enum class ControlTokens { kParse, kAsText };
 // Immutable after construction and free of pointers into the Vocabulary; every method is const and safe
 // to call from many threads at once.
 //
-// decode(encode(x)) == x for every byte sequence x, invalid UTF-8 and NUL included, as long as the vocabulary has a
-// token for every byte of x (or every character, where it spells those) and its normalizer changes nothing in x (Qwen2
-// brings text into NFC). Real vocabularies lack a few bytes (SmolLM2 has 235 of 256): such bytes are dropped, as Hugging
-// Face's tokenizers and llama.cpp drop them, or become the unknown token where there is one; missing_bytes() names them.
+// decode(encode(x)) == x for every byte sequence x, invalid UTF-8 and NUL included, as long as the vocabulary
+// has a token for every byte of x (or every character, where it spells those) and its normalizer changes
+// nothing in x (Qwen2 brings text into NFC). Real vocabularies lack a few bytes (SmolLM2 has 235 of 256):
+// such bytes are dropped, as Hugging Face's tokenizers and llama.cpp drop them, or become the unknown token
+// where there is one; missing_bytes() names them.
 class Tokenizer {
  public:
   // Throws Error in one sentence for an unsupported model or pre-tokenizer and for a vocabulary that
@@ -39,16 +40,22 @@ class Tokenizer {
   // Ids of `bytes`, a text of its own; adds neither BOS nor EOS. User-defined tokens are found in both modes.
   std::vector<int32_t> encode(std::string_view bytes, ControlTokens control) const;
 
-  // The same, appended to `ids`, as the text that follows them: the space that a model puts before a text comes only
-  // where nothing precedes or, in some models, a control or user-defined token does.
+  // The same, appended to `ids`, as the text that follows them: the space that a model puts before a text
+  // comes only where nothing precedes or, in some models, a control or user-defined token does.
   void encode_append(std::string_view bytes, ControlTokens control, std::vector<int32_t>& ids) const;
 
-  // The text of `ids`, which may be cut inside a UTF-8 character. The space that the model itself put before a text is
-  // left out again. Control tokens are left out unless `with_control`. An id outside the vocabulary is an Error.
+  // The same, where the texts of control tokens become these only within the trusted parts of `bytes`, which
+  // are in order and do not overlap. All else, also a marker over the border of a part, stays text.
+  void encode_append(std::string_view bytes, std::span<const TextPart> trusted,
+                     std::vector<int32_t>& ids) const;
+
+  // The text of `ids`, which may be cut inside a UTF-8 character. The space that the model itself put before
+  // a text is left out again. Control tokens are left out unless `with_control`. An id outside the vocabulary
+  // is an Error.
   std::string decode(std::span<const int32_t> ids, bool with_control = false) const;
 
-  // Raw bytes of one token (the text of a control token) inside a text; the view lives as long as the tokenizer.
-  // An id outside the vocabulary is an Error.
+  // Raw bytes of one token (the text of a control token) inside a text; the view lives as long as the
+  // tokenizer. An id outside the vocabulary is an Error.
   std::string_view token_bytes(int32_t id) const;
 
   // The same for the first token of a text: without the space that the model put there.
@@ -56,7 +63,8 @@ class Tokenizer {
 
   int32_t size() const { return static_cast<int32_t>(types_.size()); }
 
-  // Control tokens and the unknown token: those that stand for no text. False also for ids outside the vocabulary.
+  // Control tokens and the unknown token: those that stand for no text. False also for ids outside the
+  // vocabulary.
   bool is_control(int32_t id) const {
     if (!in_range(id)) return false;
     const int32_t type = types_[static_cast<size_t>(id)];

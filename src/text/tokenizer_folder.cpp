@@ -1,4 +1,5 @@
-// The tokenizer of a model's folder: tokenizer.json, and what the files beside it say about the tokens at both ends.
+// The tokenizer of a model's folder: tokenizer.json, and what the files beside it say about the tokens at
+// both ends.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -50,7 +51,8 @@ std::vector<int32_t> find_ids(const Vocabulary& vocabulary, const Json& config, 
   if (value == nullptr) return {};
   std::vector<int32_t> ids;
   const auto add = [&](const Json& id) {
-    if (id.is_number_unsigned() && id.get<uint64_t>() < vocabulary.tokens.size()) ids.push_back(id.get<int32_t>());
+    if (id.is_number_unsigned() && id.get<uint64_t>() < vocabulary.tokens.size())
+      ids.push_back(id.get<int32_t>());
   };
   if (value->is_array()) {
     for (const Json& id : *value) add(id);
@@ -80,7 +82,8 @@ std::string read_small_file(const std::string& path, size_t max_bytes) {
   std::error_code error;
   const uintmax_t n_bytes = std::filesystem::file_size(path, error);
   if (error) throw Error("cannot read " + path + ": " + error.message());
-  if (n_bytes > max_bytes) throw Error(path + " is too large for what it is: " + std::to_string(n_bytes) + " bytes");
+  if (n_bytes > max_bytes)
+    throw Error(path + " is too large for what it is: " + std::to_string(n_bytes) + " bytes");
   std::string text(static_cast<size_t>(n_bytes), '\0');
   std::ifstream in(path, std::ios::binary);
   if (!in.read(text.data(), static_cast<std::streamsize>(text.size()))) throw Error("cannot read " + path);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "text/one_line.h"
 #include "text/pre_tokenizer.h"
 #include "text/tokenizer_json_parser.h"
 #include "text/tokenizer_json_rules.h"
@@ -52,18 +53,21 @@ class Reader {
     } else {
       model.refuse("is not supported; supported are BPE and Unigram");
     }
-    if (byte_fallback_ && !rules_.byte_fallback) throw Error("its model has byte_fallback but its decoder has not");
-    if (rules_.byte_fallback && !byte_fallback_) throw Error("its decoder has ByteFallback but its model has not");
+    if (byte_fallback_ && !rules_.byte_fallback)
+      throw Error("its model has byte_fallback but its decoder has not");
+    if (rules_.byte_fallback && !byte_fallback_)
+      throw Error("its decoder has ByteFallback but its model has not");
   }
 
   void read_bpe(const JsonPart& model) {
-    model.allow({"dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", "byte_fallback",
-                 "ignore_merges"});
+    model.allow({"dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk",
+                 "byte_fallback", "ignore_merges"});
     if (const Json* dropout = model.find("dropout"); dropout != nullptr && *dropout != 0) {
       model.refuse("with dropout is not supported");
     }
     for (const char* field : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-      if (!model.text(field, "").empty()) model.refuse(std::string("with ").append(field) + " is not supported");
+      if (!model.text(field, "").empty())
+        model.refuse(std::string("with ").append(field) + " is not supported");
     }
     if (document_.scored) model.refuse("has a vocabulary of scores");
     byte_fallback_ = model.flag("byte_fallback", false);
@@ -91,7 +95,9 @@ class Reader {
     if (list == document_.tree.end() || list->is_null()) return;
     if (!list->is_array()) throw Error("its added_tokens are not a list");
     for (const Json& json : *list) {
-      const auto wrong = [&]() -> Error { return Error("its added token " + json.dump().substr(0, 80) + " is malformed"); };
+      const auto wrong = [&]() -> Error {
+        return Error("its added token " + json.dump().substr(0, 80) + " is malformed");
+      };
       if (!json.is_object()) throw wrong();
       const auto flag = [&](const char* field, bool otherwise) {
         const auto found = json.find(field);
@@ -101,7 +107,8 @@ class Reader {
       };
       const auto id = json.find("id");
       const auto content = json.find("content");
-      if (id == json.end() || !id->is_number_unsigned() || content == json.end() || !content->is_string()) throw wrong();
+      if (id == json.end() || !id->is_number_unsigned() || content == json.end() || !content->is_string())
+        throw wrong();
       if (id->get<uint64_t>() > 0x7fffffff) throw wrong();
       AddedToken token;
       token.control = flag("special", false);
@@ -119,13 +126,15 @@ class Reader {
   size_t count_tokens() const {
     int64_t last = -1;
     for (const auto& piece : document_.pieces) {
-      if (piece.id < 0) throw Error("its token '" + std::string(document_.view(piece.text)) + "' has no valid id");
+      if (piece.id < 0)
+        throw Error("its token '" + std::string(document_.view(piece.text)) + "' has no valid id");
       last = std::max(last, piece.id);
     }
     for (const AddedToken& token : added_) last = std::max<int64_t>(last, token.rule.id);
     const auto n_known = static_cast<int64_t>(document_.pieces.size() + added_.size());
     if (last >= 2 * n_known + (1 << 16)) {
-      throw Error("it has the token id " + std::to_string(last) + " but only " + std::to_string(n_known) + " tokens");
+      throw Error("it has the token id " + std::to_string(last) + " but only " + std::to_string(n_known) +
+                  " tokens");
     }
     return static_cast<size_t>(last + 1);
   }
@@ -147,7 +156,7 @@ class Reader {
     for (const AddedToken& token : added_) place_added(token, texts);
     for (size_t id = 0; id < texts.size(); ++id) {
       if (texts[id]) continue;
-      texts[id] = document_.append("[PAD" + std::to_string(id) + "]");
+      texts[id] = document_.append("[UNUSED" + std::to_string(id) + "]");
       vocabulary_.token_types[id] = kTokenUnused;
     }
     // The bytes stay where they are from now on.
@@ -156,7 +165,8 @@ class Reader {
   }
 
   int32_t type_of(std::string_view text) const {
-    const bool is_byte = byte_fallback_ && text.size() == 6 && text.starts_with("<0x") && text.ends_with('>') &&
+    const bool is_byte = byte_fallback_ && text.size() == 6 && text.starts_with("<0x") &&
+                         text.ends_with('>') &&
                          text.substr(3, 2).find_first_not_of("0123456789ABCDEF") == std::string_view::npos;
     return is_byte ? kTokenByte : kTokenNormal;
   }
@@ -179,7 +189,8 @@ class Reader {
   void find_unknown() {
     if (unknown_text_.empty()) return;
     const auto found = std::ranges::find(vocabulary_.tokens, unknown_text_);
-    if (found == vocabulary_.tokens.end()) throw Error("its unknown token '" + unknown_text_ + "' is not in the vocabulary");
+    if (found == vocabulary_.tokens.end())
+      throw Error("its unknown token '" + unknown_text_ + "' is not in the vocabulary");
     vocabulary_.unk_id = static_cast<int32_t>(found - vocabulary_.tokens.begin());
     vocabulary_.token_types[static_cast<size_t>(*vocabulary_.unk_id)] = kTokenUnknown;
   }
@@ -195,8 +206,9 @@ class Reader {
     const AddedEnds ends = read_post_processor(document_.tree);
     const auto n_tokens = static_cast<int64_t>(vocabulary_.tokens.size());
     for (const std::optional<int64_t>& id : {ends.before, ends.after}) {
-      if (id && (*id < 0 || *id >= n_tokens)) throw Error("its post_processor adds the token " + std::to_string(*id) +
-                                                          ", which is outside the vocabulary");
+      if (id && (*id < 0 || *id >= n_tokens))
+        throw Error("its post_processor adds the token " + std::to_string(*id) +
+                    ", which is outside the vocabulary");
     }
     if (ends.before) vocabulary_.bos_id = static_cast<int32_t>(*ends.before);
     if (ends.after) vocabulary_.eos_id = static_cast<int32_t>(*ends.after);
@@ -208,12 +220,13 @@ class Reader {
   std::string gguf_obstacle() {
     TextRules& rules = rules_.text;
     if (vocabulary_.model == "gpt2") {
-      if (!rules.marking.empty()) return "GGUF cannot say that a byte-level tokenizer puts a space before a text";
+      if (!rules.marking.empty())
+        return "it cannot say that a byte-level tokenizer puts a space before a text";
       std::string_view name = pre_tokenizer_name(rules.splits, rules.normalizer, vocabulary_.ignore_merges);
       // Programs that read GGUF leave NFC to the user.
       const bool nfc = rules.normalizer == std::vector<NormalStep>{{NormalStep::Kind::kNfc}};
       if (name.empty() && nfc) name = pre_tokenizer_name(rules.splits, {}, vocabulary_.ignore_merges);
-      if (name.empty()) return "GGUF has no name for the pre-tokenizer";
+      if (name.empty()) return "it has no name for the pre-tokenizer";
       vocabulary_.pre_tokenizer = name;
       return {};
     }
@@ -228,9 +241,10 @@ class Reader {
     };
     vocabulary_.add_space_prefix = std::ranges::any_of(steps, is_prefix);
     std::erase_if(steps, is_prefix);
-    if (steps != std::vector<NormalStep>{mark}) return "GGUF cannot say what its normalizer does";
-    const bool cuts = std::ranges::any_of(rules.splits, [](const SplitStep& step) { return step.expression != " "; });
-    if (cuts && vocabulary_.model == "llama") return "GGUF cannot say how its pre-tokenizer cuts a text";
+    if (steps != std::vector<NormalStep>{mark}) return "it cannot say what its normalizer does";
+    const bool cuts =
+        std::ranges::any_of(rules.splits, [](const SplitStep& step) { return step.expression != " "; });
+    if (cuts && vocabulary_.model == "llama") return "it cannot say how its pre-tokenizer cuts a text";
     return {};
   }
 
@@ -248,7 +262,7 @@ OwnedVocabulary read_tokenizer_json(std::string_view json, const std::string& na
   try {
     return Reader(json).read();
   } catch (const Error& error) {
-    throw Error(name + ": " + error.what());
+    throw Error(name + ": " + one_line(error.what(), 400));
   }
 }
 

@@ -1,5 +1,5 @@
-// Reads Hugging Face's tokenizer.json and the small files beside it. What a file asks for and this does not know is
-// refused by name, never passed over.
+// Reads Hugging Face's tokenizer.json and the small files beside it. What a file asks for and this does not
+// know is refused by name, never passed over.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace quire {
 
-// The vocabulary that the text of a tokenizer.json describes. `name` stands before every message. bos and eos are
-// those that its template adds to a text; it may say no more of them.
+// The vocabulary that the text of a tokenizer.json describes. `name` stands before every message. bos and eos
+// are those that its template adds to a text; it may say no more of them.
 OwnedVocabulary read_tokenizer_json(std::string_view json, const std::string& name);
 
 // The vocabulary of a model's folder: tokenizer.json, with bos and eos from tokenizer_config.json,

@@ -138,8 +138,8 @@ class Handler final : public nlohmann::json_sax<Json> {
 
   // Whether what comes now is the member `name` of "model".
   bool begins(std::string_view name) const {
-    return document_ != nullptr && stack_.size() == 2 && stack_[1].name == "model" && stack_[1].json->is_object() &&
-           key_ == name;
+    return document_ != nullptr && stack_.size() == 2 && stack_[1].name == "model" &&
+           stack_[1].json->is_object() && key_ == name;
   }
 
   bool number(double real, int64_t whole, Json v) {
@@ -161,7 +161,8 @@ class Handler final : public nlohmann::json_sax<Json> {
   // Pieces are joined by a space, so none may hold one.
   void merge_part(const std::string& part) {
     if (n_parts_ >= 2) refuse_merges();
-    if (part.find(' ') != std::string::npos) throw Error("model.merges has a piece with a space in it: '" + part + "'");
+    if (part.find(' ') != std::string::npos)
+      throw Error("model.merges has a piece with a space in it: '" + part + "'");
     if (n_parts_++ == 0) {
       merge_ = part;
       return;

@@ -1,5 +1,6 @@
-// The JSON of a tokenizer.json, parsed: a tree of everything but the two parts that are large, the vocabulary and the
-// merges, which go into flat arrays as they come. (Gemma's file is 33 MB, of which the tree is 2.) For the reader only.
+// The JSON of a tokenizer.json, parsed: a tree of everything but the two parts that are large, the vocabulary
+// and the merges, which go into flat arrays as they come. (Gemma's file is 33 MB, of which the tree is 2.)
+// For the reader only.
 #pragma once
 
 #include <cstdint>

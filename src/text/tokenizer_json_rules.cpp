@@ -79,15 +79,16 @@ void read_normalizer(const JsonPart& part, std::vector<NormalStep>& steps) {
   } else if (part.type() == "Replace") {
     part.allow({"pattern", "content"});
     Pattern pattern = read_pattern(part);
-    steps.push_back({pattern.is_expression ? Kind::kReplaceExpression : Kind::kReplaceText, std::move(pattern.text),
-                     part.text("content")});
+    steps.push_back({pattern.is_expression ? Kind::kReplaceExpression : Kind::kReplaceText,
+                     std::move(pattern.text), part.text("content")});
   } else if (part.type() == "Strip") {
     part.allow({"strip_left", "strip_right"});
     if (part.flag("strip_left", true)) steps.push_back({Kind::kStripLeft});
     if (part.flag("strip_right", true)) steps.push_back({Kind::kStripRight});
   } else if (part.type() == "Precompiled") {
     part.allow({"precompiled_charsmap"});
-    if (!part.text("precompiled_charsmap", "").empty()) part.refuse("has a table of replacements, which is not supported");
+    if (!part.text("precompiled_charsmap", "").empty())
+      part.refuse("has a table of replacements, which is not supported");
   } else {
     part.refuse_type();
   }
@@ -98,7 +99,8 @@ void read_metaspace(const JsonPart& part, TextRules& rules) {
   part.allow({"replacement", "prepend_scheme", "split", "add_prefix_space", "str_rep"});
   if (!rules.splits.empty() || !rules.marking.empty()) part.refuse("behind another step is not supported");
   const std::string mark = part.text("replacement", "\xE2\x96\x81");
-  const std::string scheme = part.text("prepend_scheme", part.flag("add_prefix_space", true) ? "always" : "never");
+  const std::string scheme =
+      part.text("prepend_scheme", part.flag("add_prefix_space", true) ? "always" : "never");
   rules.marking.push_back({NormalStep::Kind::kReplaceText, " ", mark});
   if (scheme == "always") {
     rules.marking.push_back({NormalStep::Kind::kPrependOnce, {}, mark});
@@ -107,7 +109,8 @@ void read_metaspace(const JsonPart& part, TextRules& rules) {
   } else if (scheme != "never") {
     part.refuse("has the prepend_scheme '" + scheme + "', which is not supported");
   }
-  if (part.flag("split", true)) rules.splits.push_back({literal_expression(mark), SplitBehavior::kMergedWithNext, false});
+  if (part.flag("split", true))
+    rules.splits.push_back({literal_expression(mark), SplitBehavior::kMergedWithNext, false});
 }
 
 void read_byte_level(const JsonPart& part, TextRules& rules) {
@@ -132,8 +135,8 @@ void read_pre_tokenizer(const JsonPart& part, TokenizerJsonRules& rules) {
     part.allow({"pattern", "behavior", "invert"});
     const Pattern pattern = read_pattern(part);
     if (part.find("behavior") == nullptr) part.refuse("has no behavior");
-    splits.push_back({pattern.is_expression ? pattern.text : literal_expression(pattern.text), read_behavior(part, ""),
-                      part.flag("invert", false)});
+    splits.push_back({pattern.is_expression ? pattern.text : literal_expression(pattern.text),
+                      read_behavior(part, ""), part.flag("invert", false)});
   } else if (part.type() == "Digits") {
     part.allow({"individual_digits"});
     const bool individual = part.flag("individual_digits", false);
@@ -173,7 +176,8 @@ void read_decoder(const JsonPart& part, TokenizerJsonRules& rules, bool& is_byte
   } else if (part.type() == "Replace") {
     part.allow({"pattern", "content"});
     Pattern pattern = read_pattern(part);
-    if (pattern.is_expression || part.text("content") != " ") part.refuse("that makes no spaces is not supported");
+    if (pattern.is_expression || part.text("content") != " ")
+      part.refuse("that makes no spaces is not supported");
     set_mark(part, std::move(pattern.text), rules.text);
   } else if (part.type() == "Strip") {
     part.allow({"content", "start", "stop"});
@@ -185,7 +189,8 @@ void read_decoder(const JsonPart& part, TokenizerJsonRules& rules, bool& is_byte
   } else if (part.type() == "Metaspace") {
     part.allow({"replacement", "prepend_scheme", "split", "add_prefix_space", "str_rep"});
     set_mark(part, part.text("replacement", "\xE2\x96\x81"), rules.text);
-    const std::string scheme = part.text("prepend_scheme", part.flag("add_prefix_space", true) ? "always" : "never");
+    const std::string scheme =
+        part.text("prepend_scheme", part.flag("add_prefix_space", true) ? "always" : "never");
     if (scheme != "never") rules.text.leading_space = LeadingSpace::kAllOfFirstTokenDropped;
   } else {
     part.refuse_type();
@@ -200,7 +205,8 @@ int64_t template_token(const JsonPart& part, const Json& item) {
     const auto token = tokens.find(name->get<std::string>());
     if (token != tokens.end() && token->is_object()) {
       const auto ids = token->find("ids");
-      const bool one = ids != token->end() && ids->is_array() && ids->size() == 1 && ids->front().is_number_integer();
+      const bool one =
+          ids != token->end() && ids->is_array() && ids->size() == 1 && ids->front().is_number_integer();
       if (one) return ids->front().get<int64_t>();
     }
   }

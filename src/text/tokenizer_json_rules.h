@@ -45,8 +45,8 @@ class JsonPart {
 // What the decoder and the pre-tokenizer say beyond TextRules.
 struct TokenizerJsonRules {
   TextRules text;
-  bool byte_level = false;       // tokens are written in GPT-2's byte alphabet
-  bool byte_fallback = false;    // the decoder makes bytes of tokens like <0x0A>
+  bool byte_level = false;     // tokens are written in GPT-2's byte alphabet
+  bool byte_fallback = false;  // the decoder makes bytes of tokens like <0x0A>
 };
 
 TokenizerJsonRules read_text_rules(const nlohmann::json& tree);

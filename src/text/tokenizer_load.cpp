@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "text/byte_alphabet.h"
 #include "text/merge_model.h"
+#include "text/one_line.h"
 #include "text/score_model.h"
 #include "text/tokenizer.h"
 #include "text/unigram_model.h"
@@ -28,7 +29,8 @@ Kind kind_of(const std::string& model) {
   if (model == "llama") return Kind::kPieces;
   if (model == "t5") return Kind::kUnigram;
   throw Error("tokenizer model '" + model +
-              "' is not supported; supported are gpt2 (byte-level BPE), llama (SentencePiece's BPE) and t5 (unigram)");
+              "' is not supported; supported are gpt2 (byte-level BPE), llama (SentencePiece's BPE) and t5 "
+              "(unigram)");
 }
 
 void check_sizes(const Vocabulary& vocabulary, Kind kind) {
@@ -55,7 +57,8 @@ void check_sizes(const Vocabulary& vocabulary, Kind kind) {
     throw Error("the vocabulary has " + std::to_string(n_tokens) + " tokens but " +
                 std::to_string(vocabulary.scores.size()) + " scores");
   }
-  const auto bad = std::ranges::find_if_not(vocabulary.scores, [](double score) { return std::isfinite(score); });
+  const auto bad =
+      std::ranges::find_if_not(vocabulary.scores, [](double score) { return std::isfinite(score); });
   if (bad == vocabulary.scores.end()) return;
   throw Error("the score of token " + std::to_string(bad - vocabulary.scores.begin()) + " is no number");
 }
@@ -68,10 +71,11 @@ std::optional<int32_t> checked_id(const char* name, std::optional<int32_t> id, i
   return id;
 }
 
-// Some files say of the tokens that mark turns that they are user-defined. Those are found in every text, and what a
-// user types must not become one.
+// Some files say of the tokens that mark turns, or end a text, that they are user-defined. Those are found in
+// every text, and what a user types must not become one. ("<s>" alone tells nothing: it is a tag of HTML in
+// Gemma's.)
 bool looks_like_control(std::string_view text) {
-  constexpr std::string_view kTurns[] = {"<start_of_turn>", "<end_of_turn>", "<bos>", "<eos>", "<s>", "</s>"};
+  constexpr std::string_view kTurns[] = {"<start_of_turn>", "<end_of_turn>", "<bos>", "<eos>"};
   if (std::ranges::find(kTurns, text) != std::end(kTurns)) return true;
   return text.size() > 4 && text.starts_with("<|") && text.ends_with("|>");
 }
@@ -79,7 +83,16 @@ bool looks_like_control(std::string_view text) {
 std::vector<int32_t> read_types(const Vocabulary& vocabulary) {
   std::vector<int32_t> types = vocabulary.token_types;
   for (size_t id = 0; id < types.size(); ++id) {
-    if (types[id] == kTokenUserDefined && looks_like_control(vocabulary.tokens[id])) types[id] = kTokenControl;
+    const bool control = looks_like_control(vocabulary.tokens[id]);
+    if (types[id] == kTokenUserDefined && control) types[id] = kTokenControl;
+  }
+  std::vector<int32_t> named = vocabulary.end_ids;
+  for (const auto& id : {vocabulary.bos_id, vocabulary.eos_id, vocabulary.eot_id, vocabulary.eom_id}) {
+    if (id) named.push_back(*id);
+  }
+  for (const int32_t id : named) {  // checked later
+    const auto at = static_cast<size_t>(id);
+    if (id >= 0 && at < types.size() && types[at] == kTokenUserDefined) types[at] = kTokenControl;
   }
   return types;
 }
@@ -88,8 +101,8 @@ bool is_literal_type(int32_t type) {
   return type == kTokenControl || type == kTokenUserDefined || type == kTokenUnknown;
 }
 
-// Everything that the two kinds of vocabularies give the rest: what plain text is looked up by, what decoding gives,
-// which tokens plain text may become, and the tokens of single bytes.
+// Everything that the two kinds of vocabularies give the rest: what plain text is looked up by, what decoding
+// gives, which tokens plain text may become, and the tokens of single bytes.
 struct Pieces {
   std::shared_ptr<const PieceTable> table;
   TokenTexts bytes;
@@ -98,12 +111,12 @@ struct Pieces {
 };
 
 [[noreturn]] void refuse_twins(int32_t first, int32_t second, std::string_view text) {
-  throw Error("tokens " + std::to_string(first) + " and " + std::to_string(second) + " are both '" + std::string(text) +
-              "'");
+  throw Error("tokens " + std::to_string(first) + " and " + std::to_string(second) + " are both '" +
+              one_line(text) + "'");
 }
 
-// Byte-level: normal tokens spell bytes in GPT-2's alphabet. Control, unknown and unused tokens are never reached by
-// merging.
+// Byte-level: normal tokens spell bytes in GPT-2's alphabet. Control, unknown and unused tokens are never
+// reached by merging.
 Pieces read_byte_level(const Vocabulary& vocabulary, const std::vector<int32_t>& types) {
   TokenTexts texts;
   texts.reserve(types.size(), 0);
@@ -118,12 +131,13 @@ Pieces read_byte_level(const Vocabulary& vocabulary, const std::vector<int32_t>&
   pieces.bytes = texts;
   pieces.is_piece.resize(types.size());
   auto table = std::make_shared<PieceTable>(std::move(texts));
-  // Those that are not spelled come second, so that a user-defined "  " never takes the place of the token that
-  // merges make.
+  // Those that are not spelled come second, so that a user-defined "  " never takes the place of the token
+  // that merges make.
   for (const bool turn : {true, false}) {
     for (size_t i = 0; i < types.size(); ++i) {
       const auto id = static_cast<int32_t>(i);
-      const bool is_piece = types[i] == kTokenNormal || types[i] == kTokenByte || types[i] == kTokenUserDefined;
+      const bool is_piece =
+          types[i] == kTokenNormal || types[i] == kTokenByte || types[i] == kTokenUserDefined;
       if (spelled[i] != turn || !is_piece || vocabulary.tokens[i].empty()) continue;
       pieces.is_piece[i] = true;
       const int32_t holder = table->insert(id);
@@ -151,9 +165,10 @@ uint8_t read_byte_token(std::string_view text, size_t id) {
   if (text.size() == 6 && text.starts_with("<0x") && text.ends_with('>')) {
     const size_t high = kDigits.find(text[3]);
     const size_t low = kDigits.find(text[4]);
-    if (high != std::string_view::npos && low != std::string_view::npos) return static_cast<uint8_t>(high << 4 | low);
+    if (high != std::string_view::npos && low != std::string_view::npos)
+      return static_cast<uint8_t>(high << 4 | low);
   }
-  throw Error("token " + std::to_string(id) + " '" + std::string(text) + "' is a byte token but names no byte");
+  throw Error("token " + std::to_string(id) + " '" + one_line(text) + "' is a byte token but names no byte");
 }
 
 std::string without_mark(std::string_view text, std::string_view mark) {
@@ -305,7 +320,8 @@ void Tokenizer::read_special_tokens(const Vocabulary& vocabulary) {
     add(special_);
     if (type == kTokenUserDefined) add(user_defined_);
   }
-  for (SpecialTokens* tokens : {&special_.raw, &special_.normalized, &user_defined_.raw, &user_defined_.normalized}) {
+  for (SpecialTokens* tokens :
+       {&special_.raw, &special_.normalized, &user_defined_.raw, &user_defined_.normalized}) {
     tokens->finish();
   }
 }

@@ -32,18 +32,20 @@ void append_code_point(utf8proc_int32_t c, std::string& out) {
 }
 
 // Appends the normal form of `text`, which is UTF-8.
-void append_form(std::string_view text, UnicodeForm form, std::vector<utf8proc_int32_t>& points, std::string& out) {
+void append_form(std::string_view text, UnicodeForm form, std::vector<utf8proc_int32_t>& points,
+                 std::string& out) {
   const bool compatible = form == UnicodeForm::kNfkc || form == UnicodeForm::kNfkd;
   const bool composed = form == UnicodeForm::kNfc || form == UnicodeForm::kNfkc;
-  const auto options = static_cast<utf8proc_option_t>(UTF8PROC_DECOMPOSE | (compatible ? UTF8PROC_COMPAT : 0));
+  const auto options =
+      static_cast<utf8proc_option_t>(UTF8PROC_DECOMPOSE | (compatible ? UTF8PROC_COMPAT : 0));
   points.clear();
   while (!text.empty()) {
     const Utf8Char c = decode_utf8(text);
     text.remove_prefix(c.size_bytes);
     std::array<utf8proc_int32_t, 32> parts;  // the longest is 18
     int boundary = UTF8PROC_BOUNDCLASS_START;
-    const auto n = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c.code_point), parts.data(), parts.size(),
-                                           options, &boundary);
+    const auto n = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c.code_point), parts.data(),
+                                           parts.size(), options, &boundary);
     if (n < 0 || n > static_cast<utf8proc_ssize_t>(parts.size())) {
       points.push_back(static_cast<utf8proc_int32_t>(c.code_point));
     } else {
@@ -52,8 +54,9 @@ void append_form(std::string_view text, UnicodeForm form, std::vector<utf8proc_i
   }
   sort_marks(points);
   if (composed) {
-    const auto n = utf8proc_normalize_utf32(points.data(), static_cast<utf8proc_ssize_t>(points.size()),
-                                            static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE));
+    const auto n =
+        utf8proc_normalize_utf32(points.data(), static_cast<utf8proc_ssize_t>(points.size()),
+                                 static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE));
     if (n >= 0) points.resize(static_cast<size_t>(n));
   }
   for (const utf8proc_int32_t c : points) append_code_point(c, out);
@@ -139,7 +142,8 @@ size_t without_trailing_white_space(std::string_view text) {
 
 bool is_white_space(char32_t c) {
   return (c >= 0x09 && c <= 0x0d) || c == 0x20 || c == 0x85 || c == 0xa0 || c == 0x1680 ||
-         (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
+         (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f ||
+         c == 0x3000;
 }
 
 bool is_word_character(char32_t code_point) {

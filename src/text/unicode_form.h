@@ -9,8 +9,8 @@ namespace quire {
 
 enum class UnicodeForm { kNfc, kNfd, kNfkc, kNfkd };
 
-// The text in a normal form (Unicode Standard Annex 15, by the tables of utf8proc). Invalid bytes stay as they are.
-// Takes O(n log n) for any text.
+// The text in a normal form (Unicode Standard Annex 15, by the tables of utf8proc). Invalid bytes stay as
+// they are. Takes O(n log n) for any text.
 std::string to_unicode_form(std::string_view text, UnicodeForm form);
 
 // Character by character, without regard to place or language.

@@ -70,7 +70,8 @@ void UnigramModel::encode_part(std::string_view part, Lattice& lattice, std::vec
     if (!has_character) offer(character_bytes, unknown_score_, PieceTable::kNone);
   }
   lattice.ends.clear();
-  for (size_t end = part.size(); end > 0; end = steps[end].begin) lattice.ends.push_back(static_cast<uint32_t>(end));
+  for (size_t end = part.size(); end > 0; end = steps[end].begin)
+    lattice.ends.push_back(static_cast<uint32_t>(end));
   bool unknown = false;
   for (size_t i = lattice.ends.size(); i-- > 0;) {
     const size_t end = lattice.ends[i];

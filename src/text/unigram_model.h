@@ -1,5 +1,5 @@
-// The unigram model: of all ways to cut a text into tokens the one whose scores, logarithms of probabilities, have
-// the highest sum, found by Viterbi's algorithm. (Kudo, Subword Regularization, 2018)
+// The unigram model: of all ways to cut a text into tokens the one whose scores, logarithms of probabilities,
+// have the highest sum, found by Viterbi's algorithm. (Kudo, Subword Regularization, 2018)
 #pragma once
 
 #include <memory>

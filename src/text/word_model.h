@@ -28,7 +28,8 @@ struct UnknownText {
   UnknownText() { byte_ids.fill(PieceTable::kNone); }
 
   // The tokens of the bytes of one character, if all have one, else the unknown token, else nothing.
-  // `follows_unknown`: the token before came from here too, as unknown. True if now the unknown token stands there.
+  // `follows_unknown`: the token before came from here too, as unknown. True if now the unknown token stands
+  // there.
   bool append(std::string_view character, bool follows_unknown, std::vector<int32_t>& ids) const;
 };
 

@@ -1,6 +1,6 @@
-// Splits text into the words that BPE works on, as the expressions of four model families do, by scanners written
-// by hand: linear in the text, without a regex engine's limits, and with one table of character classes for all.
-// Other expressions go through text/expression.h.
+// Splits text into the words that BPE works on, as the expressions of four model families do, by scanners
+// written by hand: linear in the text, without a regex engine's limits, and with one table of character
+// classes for all. Other expressions go through text/expression.h.
 #pragma once
 
 #include <cstddef>

@@ -123,7 +123,8 @@ class SparseStep {
   // Everything of a step on the device.
   struct OnDevice {
     explicit OnDevice(const SparseStep& step);
-    DeviceBuffer pages, table, lengths, queries, frames, exact, tails, tail_lengths, sinks;
+    void lay_pages(const SparseStep& step);
+    DeviceBuffer pages, laid, table, lengths, queries, frames, exact, tails, tail_lengths, sinks;
     DeviceBuffer out, log_sums, n_read, candidates, kept, workspace;
     cuda::SparseAttention attention{};
     cuda::SparsePlan plan{};
@@ -261,9 +262,12 @@ SparseStep<Codes>::OnDevice::OnDevice(const SparseStep& step)
   for (DeviceBuffer* buffer : {&out, &log_sums, &n_read}) buffer->fill(0xff);
   candidates.fill(0);
   kept.fill(0);
-  const auto head_bytes = static_cast<int64_t>(step.head_bytes_);
+  lay_pages(step);
+  const int64_t keys_offset = cuda::sparse_index_bytes(c.head_dim);
+  const int64_t values_offset = keys_offset + cuda::sparse_key_bytes(Codes::key_bits, c.head_dim);
+  const int64_t head_bytes = values_offset + cuda::sparse_value_bytes(c.head_dim);
   const int64_t page_bytes = head_bytes * c.n_kv_heads;
-  const auto* data = pages.as<uint8_t>();
+  const auto* data = laid.as<uint8_t>();
   const float* frame = frames.as<float>();
   const int64_t all = static_cast<int64_t>(c.n_kv_heads) * c.head_dim;
   const int64_t side = 2 * 64 * c.head_dim;
@@ -275,8 +279,8 @@ SparseStep<Codes>::OnDevice::OnDevice(const SparseStep& step)
                queries.as<float>(),
                1.0f / std::sqrt(static_cast<float>(c.head_dim)),
                {data, page_bytes, head_bytes},
-               {data + step.index_bytes_, page_bytes, head_bytes},
-               {data + step.key_bytes_, page_bytes, head_bytes},
+               {data + keys_offset, page_bytes, head_bytes},
+               {data + values_offset, page_bytes, head_bytes},
                table.as<int32_t>(),
                static_cast<int>(step.sealed_.stride),
                lengths.as<int32_t>(),
@@ -302,14 +306,47 @@ SparseStep<Codes>::OnDevice::OnDevice(const SparseStep& step)
   workspace = DeviceBuffer(plan.workspace_bytes);
   workspace.fill(0xff);
   attention.workspace = workspace.as<void>();
+}
+
+// From the CPU's bytes to the device's, and what is not written is 0xff.
+template <class Codes>
+void SparseStep<Codes>::OnDevice::lay_pages(const SparseStep& step) {
+  const SparseCase& c = step.c_;
   std::vector<int32_t> sealed;
   for (const int32_t number : step.sealed_.entries) {
     if (number >= 0) sealed.push_back(number);
   }
   const DeviceBuffer numbers = on_device(sealed);
-  cuda::lay_index_by_rows(attention.index, numbers.as<int32_t>(), static_cast<int>(sealed.size()),
-                          c.n_kv_heads, c.head_dim, nullptr);
+  const auto planes = [&](const DeviceBuffer& buffer, size_t keys, size_t values, size_t head) {
+    const auto head_bytes = static_cast<int64_t>(head);
+    const int64_t page_bytes = head_bytes * c.n_kv_heads;
+    const auto* data = buffer.as<uint8_t>();
+    return cuda::SparsePages{{data, page_bytes, head_bytes},
+                             {data + keys, page_bytes, head_bytes},
+                             {data + values, page_bytes, head_bytes}};
+  };
+  const auto keys = static_cast<size_t>(cuda::sparse_index_bytes(c.head_dim));
+  const size_t values = keys + static_cast<size_t>(cuda::sparse_key_bytes(Codes::key_bits, c.head_dim));
+  const size_t head = values + static_cast<size_t>(cuda::sparse_value_bytes(c.head_dim));
+  laid = DeviceBuffer(step.sealed_.size * static_cast<size_t>(c.n_kv_heads) * head);
+  laid.fill(0xff);
+  const auto from = planes(pages, step.index_bytes_, step.key_bytes_, step.head_bytes_);
+  const auto to = planes(laid, keys, values, head);
+  cuda::lay_sparse_pages(from, to, numbers.as<int32_t>(), static_cast<int>(sealed.size()), c.n_kv_heads,
+                         c.head_dim, Codes::key_bits, Codes::value_bits, nullptr);
   cuda::wait_for(nullptr);
+  // Back over zeros, they are what they were.
+  pages.fill(0);
+  cuda::take_sparse_pages(to, from, numbers.as<int32_t>(), static_cast<int>(sealed.size()), c.n_kv_heads,
+                          c.head_dim, Codes::key_bits, Codes::value_bits, nullptr);
+  cuda::wait_for(nullptr);
+  const std::vector<uint8_t> back = on_host<uint8_t>(pages);
+  const size_t page_bytes = step.head_bytes_ * static_cast<size_t>(c.n_kv_heads);
+  for (const int32_t number : sealed) {
+    const auto at = static_cast<std::ptrdiff_t>(static_cast<size_t>(number) * page_bytes);
+    EXPECT_TRUE(std::equal(back.begin() + at, back.begin() + at + static_cast<std::ptrdiff_t>(page_bytes),
+                           step.bytes_.begin() + at));
+  }
 }
 
 template <class Codes>

@@ -4,8 +4,6 @@
 namespace quire::test {
 namespace {
 
-using cuda::DeviceBuffer;
-
 template <class Codes>
 void check(const SparseCase& c) {
   SparseStep<Codes> step(c, 23);
@@ -136,31 +134,6 @@ TEST_F(CudaSparse, ACapturedGraphStaysValidAsSequencesGrow) {
   cases[1].n_pages = {30, 20, 0};
   cases[1].tails = {7, 63, 0};
   step.run_graph(cases);
-}
-
-TEST_F(CudaSparse, AnIndexGoesToRowsAndBack) {
-  Random random(1);
-  for (const int head_dim : {64, 80, 128}) {
-    const size_t n_bytes = static_cast<size_t>(Turbo<4>::index_page_bytes(head_dim));
-    std::vector<uint8_t> bytes(3 * n_bytes);
-    for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random.below(256));
-    const DeviceBuffer index = on_device(bytes);
-    const DeviceBuffer numbers = on_device(std::vector<int32_t>{2, 0});
-    const cuda::RowPlane plane = {index.as<uint8_t>(), static_cast<int64_t>(n_bytes), 0};
-    cuda::lay_index_by_rows(plane, numbers.as<int32_t>(), 2, 1, head_dim, nullptr);
-    cuda::wait_for(nullptr);
-    const std::vector<uint8_t> by_rows = on_host<uint8_t>(index);
-    for (size_t i = 0; i < n_bytes; ++i) ASSERT_EQ(by_rows[n_bytes + i], bytes[n_bytes + i]);
-    const auto row_bytes = static_cast<size_t>(head_dim / 8);
-    for (size_t t = 0; t < 64; ++t) {
-      for (size_t g = 0; g < row_bytes; ++g) ASSERT_EQ(by_rows[t * row_bytes + g], bytes[g * 64 + t]);
-      for (size_t b = 0; b < 2; ++b)
-        ASSERT_EQ(by_rows[64 * row_bytes + 2 * (8 * (t % 8) + t / 8) + b], bytes[64 * row_bytes + 2 * t + b]);
-    }
-    cuda::lay_index_by_planes(plane, numbers.as<int32_t>(), 2, 1, head_dim, nullptr);
-    cuda::wait_for(nullptr);
-    EXPECT_EQ(on_host<uint8_t>(index), bytes);
-  }
 }
 
 }  // namespace

@@ -66,6 +66,48 @@ class Chat(QuireTest):
         new = [int(NOTE.search(notes).group(1)) for notes in (plain, marked)]
         self.assertGreaterEqual(new[1] - new[0], 7)
 
+    def test_other_templates(self):
+        """A file, a text, a name; what is wrong with one is said with its line."""
+        plain = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}bot:"
+        file = self.folder / "plain.jinja"
+        file.write_text(plain)
+        news = []
+        for flags in (("--chat-template", plain), ("--chat-template", file), ("--chat-template-file", file), ("--chat-template", "chatml")):
+            _, notes = self.talk(["Hello there", "Again"], "-n", 4, *flags)
+            news.append([int(m.group(1)) for m in NOTE.finditer(notes)])
+        self.assertEqual(news[0], news[1])
+        self.assertEqual(news[0], news[2])
+        self.assertEqual(news[0][0], self.count("user: Hello there\nbot:"))
+        self.assertEqual(news[3][0], self.count("<|im_start|>user\nHello there<|im_end|>\n<|im_start|>assistant\n"))
+        for template, says in (("{{ x", "line 1"), ("a\n{% nope %}", "line 2: the tag 'nope'"), (self.folder / "gone", "No such file")):
+            self.refused("chat", "-m", MODEL, "--chat-template", template, stdin="Hi\n", says=says)
+        refusing = "{{ raise_exception('not today') }}"
+        self.refused("run", "-m", MODEL, "--chat", "-p", "x", "--chat-template", refusing, says="refuses the conversation: 'not today'")
+        self.refused("run", "-m", MODEL, "-p", "x", "--chat-template", refusing, says="needs --chat")
+
+    def test_templates_that_change_earlier_turns(self):
+        """What a template no longer prints is cut from the cache; the text is that of a fresh rendering."""
+        forgetful = "{{ messages[-1].content }} =>"
+        out, notes = self.talk(["One and two", "One and three", "One and two"], "-n", 6, "--chat-template", forgetful)
+        turns = [list(map(int, m.groups()[:3])) for m in NOTE.finditer(notes)]
+        self.assertEqual([turn[1] for turn in turns], [0, self.count("One and"), self.count("One and")])
+        alone, _ = self.talk(["One and two"], "-n", 6, "--chat-template", forgetful)
+        self.assertTrue(out.startswith(alone) and out.endswith(alone), (out, alone))
+
+    def test_trouble_begins_on_its_own_line(self):
+        """A disk that gets full in the midst of an answer: its rows cannot be read again, so nothing can be saved."""
+        kv = self.folder / "talk.kv"
+        recipe = f"turbo4(frame=rotated,tail=64),place=disk(path={self.folder},size=500K)"
+        done = subprocess.run([QUIRE, "chat", "-m", MODEL, "--temp", "0", "--ignore-eos", "-n", "400", "--kv", recipe, "--save-kv", kv],
+                              input=b"Tell me a long story of a ship and its crew.\n", capture_output=True, check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertTrue(done.stdout.endswith(b"\n"))
+        self.assertGreater(len(done.stdout), 20)
+        error = done.stderr.decode()
+        self.assertRegex(error, r"quire: [^\n]*500000 bytes \(size=\)[^\n]*\n\Z")
+        self.assertIn("is not saved", error)
+        self.assertFalse(kv.exists())
+
     def test_full_context(self):
         out, notes = self.talk(["Tell me a long story.", "Go on.", "/clear", "Hi."], "-c", 80, "--ignore-eos", "-n", 40)
         self.assertIn("of 80", notes)

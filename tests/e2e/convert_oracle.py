@@ -12,9 +12,10 @@ import sys
 import gguf
 import numpy as np
 from gguf import quants
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 TYPES = ["F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1"]
-WIDTH, HEADS, KV_HEADS, HEAD_DIM, FFN, VOCABULARY = 64, 4, 2, 16, 96, 40
+WIDTH, HEADS, KV_HEADS, HEAD_DIM, FFN, VOCABULARY, TOKENS = 64, 4, 2, 16, 96, 300, 258
 CONFIG = {"model_type": "llama", "num_hidden_layers": 1, "hidden_size": WIDTH, "intermediate_size": FFN,
           "num_attention_heads": HEADS, "num_key_value_heads": KV_HEADS, "vocab_size": VOCABULARY,
           "max_position_embeddings": 128, "rms_norm_eps": 1e-5, "rope_theta": 500000.0, "tie_word_embeddings": False}
@@ -31,7 +32,9 @@ def folder_tensors():
     names = [("model.embed_tokens", "token_embd", [VOCABULARY, WIDTH]), ("model.norm", "output_norm", [WIDTH]),
              ("lm_head", "output", [VOCABULARY, WIDTH])]
     names += [(f"model.layers.0.{name}", f"blk.0.{to}", shape) for name, (to, shape) in LAYER.items()]
-    return [(f"{name}.weight", f"{to}.weight", rng.standard_normal(shape).astype(np.float32)) for name, to, shape in names]
+    tensors = [(f"{name}.weight", f"{to}.weight", rng.standard_normal(shape).astype(np.float32)) for name, to, shape in names]
+    tensors[2][2][TOKENS:] = 0  # rows without a token are never the likeliest
+    return tensors
 
 
 def write_safetensors(path, tensors):
@@ -41,6 +44,18 @@ def write_safetensors(path, tensors):
         at += values.nbytes
     text = json.dumps(header).encode()
     path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(values.tobytes() for _, values in tensors))
+
+
+def write_tokenizer(path):
+    """Byte-level BPE of the 256 bytes, one merge and an end token; the other rows of the embedding have none."""
+    vocabulary = {char: i for i, char in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    vocabulary["th"] = len(vocabulary)
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[("t", "h")]))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)])
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([AddedToken("<end>", special=True, normalized=False)])
+    tokenizer.save(str(path))
 
 
 def make(folder):
@@ -60,6 +75,8 @@ def make(folder):
     model.mkdir()
     (model / "config.json").write_text(json.dumps(CONFIG))
     write_safetensors(model / "model.safetensors", [(name, values) for name, _, values in folder_tensors()])
+    write_tokenizer(model / "tokenizer.json")
+    (model / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<end>", "chat_template": "{{ messages }}"}))
 
 
 def tensors_of(path):
@@ -101,7 +118,11 @@ def check_folder(folder):
     value = {name: field.contents() for name, field in reader.fields.items()}
     assert value["general.architecture"] == "llama" and value["general.name"] == "llama"
     assert value["llama.rope.freq_base"] == 500000.0 and value["llama.attention.head_count_kv"] == KV_HEADS
-    assert value["llama.context_length"] == 128 and value["tokenizer.ggml.model"] == "none"
+    assert value["llama.context_length"] == 128 and value["tokenizer.ggml.model"] == "gpt2"
+    tokens = value["tokenizer.ggml.tokens"]
+    assert len(tokens) == VOCABULARY and tokens[256:260] == ["th", "<end>", "[PAD0]", "[PAD1]"], tokens[250:]
+    assert value["tokenizer.ggml.merges"] == ["t h"] and value["tokenizer.ggml.eos_token_id"] == 257
+    assert value["tokenizer.ggml.pre"] == "smollm" and value["tokenizer.chat_template"] == "{{ messages }}"
     assert not any(name.startswith("quire.") for name in value), list(value)
 
 

@@ -55,10 +55,16 @@ class Convert(QuireTest):
         result = self.ok_json("convert", self.folder / "llama", out)
         self.assertEqual(result["tensors"], {"F32": 12})
         self.assertEqual(result["bytes"], out.stat().st_size)
-        self.assertIn("no tokenizer.json", result["notes"][0])
+        self.assertEqual(result["notes"], [])
         self.oracle("check_folder", self.folder)
         report = self.ok_json("inspect", self.folder / "llama")
         self.assertEqual(report["metadata"]["llama.block_count"]["value"], 1)
+        texts = [self.ok_json("run", "-m", model, "-p", "the 12 things", "-n", 12, "--temp", 0, "--precise", "--ignore-eos")["tokens"]
+                 for model in (self.folder / "llama", out)]
+        self.assertEqual(texts[0], texts[1])
+        (self.folder / "llama" / "tokenizer.json").unlink()
+        result = self.ok_json("convert", self.folder / "llama", out)
+        self.assertIn("no tokenizer.json", result["notes"][0])
 
     def test_as_is_changes_nothing(self):
         out = self.folder / "copy.gguf"
@@ -80,14 +86,15 @@ class Convert(QuireTest):
         self.assertIn("Paris", text)
 
     def test_memory_is_that_of_a_tensor(self):
+        if SANITIZED:
+            self.skipTest("sanitizers need memory of their own")
         small, large, out = self.folder / "small.gguf", self.folder / "large.gguf", self.folder / "out.gguf"
         write_zeros(small, 1, 1024, 1)
         write_zeros(large, 25, 1024, 3072)  # 300 MiB of 12 MiB each
         base = peak_memory_bytes("convert", small, out, "--type", "q8_0", "-t", 2)
         peak = peak_memory_bytes("convert", large, out, "--type", "q8_0", "-t", 2)
         self.assertEqual(out.stat().st_size // MIB, 300 * 34 // 128)
-        if not SANITIZED:
-            self.assertLess(peak - base, 12 * MIB + 24 * MIB)
+        self.assertLess(peak - base, 24 * MIB)
 
     def test_bad_input(self):
         out = self.folder / "out.gguf"

@@ -1,7 +1,7 @@
-// Encodes and decodes many texts with one tokenizer, for tokenizers_test.py: tokenizer_probe PATH, where PATH is a
-// GGUF file or a folder with a tokenizer.json. Each line of stdin is "encode MODE HEX" (MODE "parse" or "text") or
-// "decode ID ..."; each gives one line: the ids, or the text in hex. Text is made as a session streams it, and must be what
-// decoding at once gives.
+// Encodes and decodes many texts with one tokenizer, for tokenizers_test.py: tokenizer_probe PATH, where PATH
+// is a GGUF file or a folder with a tokenizer.json. Each line of stdin is "encode MODE HEX" (MODE "parse" or
+// "text") or "decode ID ..."; each gives one line: the ids, or the text in hex. Text is made as a session
+// streams it, and must be what decoding at once gives.
 #include <cstdint>
 #include <filesystem>
 #include <iostream>
@@ -82,8 +82,9 @@ int main(int n_arguments, char** arguments) {
   if (n_arguments != 2) return 2;
   try {
     const Tokenizer tokenizer = load(arguments[1]);
-    std::cout << tokenizer.size() << ' ' << tokenizer.bos_id().value_or(-1) << ' ' << tokenizer.eos_id().value_or(-1)
-              << ' ' << tokenizer.add_bos() << ' ' << tokenizer.add_eos() << '\n';
+    std::cout << tokenizer.size() << ' ' << tokenizer.bos_id().value_or(-1) << ' '
+              << tokenizer.eos_id().value_or(-1) << ' ' << tokenizer.add_bos() << ' ' << tokenizer.add_eos()
+              << '\n';
     for (std::string line; std::getline(std::cin, line);) answer(tokenizer, line);
   } catch (const quire::Error& error) {
     std::cerr << "error: " << error.what() << '\n';

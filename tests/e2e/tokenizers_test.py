@@ -64,7 +64,7 @@ def training_text() -> list[str]:
 
 def corpus() -> list[str]:
     rng = random.Random(91)
-    return frozen_corpus() + CHAT + [random_text(rng, 14) for _ in range(150)]
+    return frozen_corpus() + CHAT + [random_text(rng, 14) for _ in range(60)]
 
 
 TEXT = training_text()
@@ -137,7 +137,7 @@ def unigram(normalizer=None, byte_fallback: bool = False, scheme: str = "always"
     tokenizer.decoder = decoders.Metaspace(replacement=MARK, prepend_scheme=scheme)
     special = ["<unk>", "<s>", "</s>"] + (BYTES if byte_fallback else [])
     trainer = trainers.UnigramTrainer(vocab_size=900, special_tokens=special, unk_token="<unk>", show_progress=False)
-    tokenizer.train_from_iterator(TEXT, trainer)
+    tokenizer.train_from_iterator(TEXT[::3], trainer)
     if not byte_fallback:
         return tokenizer
 

@@ -1,5 +1,5 @@
-// Fuzz target of the GGUF reader: any bytes either give a file of which everything can be read, or an Error
-// of one line.
+// Fuzz target of the GGUF reader: any bytes either give a file of which everything can be read, and whose
+// header, written again, reads the same, or an Error of one line.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "weights/gguf.h"
+#include "weights/gguf_header.h"
 
 namespace {
 
@@ -42,6 +43,7 @@ void read_entry(const quire::GgufFile& file, std::string_view key) {
   try_get([&] { return std::string(file.get_string(key)); });
   try_get([&] { return file.get_int_array(key); });
   try_get([&] { return file.get_float_array(key); });
+  try_get([&] { return file.get_bool_array(key); });
   try_get([&] {
     std::string all;
     for (const std::string_view text : file.get_string_array(key)) all += text;
@@ -62,6 +64,13 @@ void read_tensor(const quire::GgufFile& file, const quire::TensorInfo& tensor) {
   file.drop_pages(tensor);
 }
 
+void write_again(const quire::GgufFile& file) {
+  const auto header = quire::gguf_header(file.metadata(), {}, file.alignment_bytes());
+  const auto again = quire::GgufFile::from_memory(header, kName);
+  require(again.metadata().size() == file.metadata().size());
+  require(quire::gguf_header(again.metadata(), {}, again.alignment_bytes()) == header);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t n_bytes) {
@@ -73,6 +82,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t n_bytes) {
     }
     for (const auto& tensor : file.tensors()) read_tensor(file, tensor);
     require(file.fingerprint().size() == 16);
+    write_again(file);
   } catch (const quire::Error& error) {
     check_message(error.what());
   }

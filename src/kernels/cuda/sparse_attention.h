@@ -47,7 +47,7 @@ struct SparseAttention {
   int head_dim;          // one that has_kernels()
   const float* queries;  // [n_sequences][n_kv_heads * group][head_dim], as the model has them
   float scale;           // of scores, as 1 / sqrt(head_dim)
-  // Sealed pages of nested codes: index as lay_index_by_rows() leaves it, and the rest as in format/turbo.h.
+  // Sealed pages of nested codes as lay_sparse_pages() leaves them.
   RowPlane index;
   RowPlane keys;
   RowPlane values;
@@ -98,11 +98,36 @@ SparsePlan plan_sparse(const SparseAttention& attention, int key_bits, int value
 void attend_sparse(const SparseAttention& attention, int key_bits, int value_bits, const SparsePlan& plan,
                    Stream stream);
 
-// Scanning and gathering want an index page of nested codes row by row: signs [64][head_dim / 8], and the f16
-// norm of row t at place 8 (t mod 8) + t / 8. In place, from the CPU's order and back to it.
-void lay_index_by_rows(const RowPlane& index, const int32_t* pages, int n_pages, int n_kv_heads, int head_dim,
-                       Stream stream);
-void lay_index_by_planes(const RowPlane& index, const int32_t* pages, int n_pages, int n_kv_heads,
-                         int head_dim, Stream stream);
+// Sealed pages as they lie on the device, each part 16-byte aligned (64 is faster); a key or a value is one
+// piece of memory.
+// With the planes of format/turbo.h, the sign plane first:
+//
+//   index    signs [64][head_dim / 8], then f16 norms, that of row t at place 8 (t mod 8) + t / 8
+//   keys     [64][words of 32 numbers][planes] words of 4 bytes, signs once more; zeros behind head_dim
+//   values   [64][units of 16 numbers] of 8 bytes: two bytes of each plane and, where planes are fewer than
+//            four, the norm in the last two; then all norms, f16 [64]
+QUIRE_INLINE constexpr int sparse_index_bytes(int head_dim) { return 64 * (head_dim / 8 + 2); }
+QUIRE_INLINE constexpr int sparse_key_row_bytes(int bits, int head_dim) {
+  return (head_dim + 31) / 32 * 4 * bits;
+}
+QUIRE_INLINE constexpr int sparse_key_bytes(int bits, int head_dim) {
+  return 64 * sparse_key_row_bytes(bits, head_dim);
+}
+QUIRE_INLINE constexpr int sparse_value_row_bytes(int head_dim) { return head_dim / 16 * 8; }
+QUIRE_INLINE constexpr int sparse_value_bytes(int head_dim) {
+  return 64 * sparse_value_row_bytes(head_dim) + 128;
+}
+
+// The parts of a pool's pages.
+struct SparsePages {
+  RowPlane index;
+  RowPlane keys;
+  RowPlane values;
+};
+// Pages of the CPU's bytes to the same numbers of another pool, as above; and back.
+void lay_sparse_pages(const SparsePages& from, const SparsePages& to, const int32_t* pages, int n_pages,
+                      int n_kv_heads, int head_dim, int key_bits, int value_bits, Stream stream);
+void take_sparse_pages(const SparsePages& from, const SparsePages& to, const int32_t* pages, int n_pages,
+                       int n_kv_heads, int head_dim, int key_bits, int value_bits, Stream stream);
 
 }  // namespace quire::cuda

@@ -138,13 +138,13 @@ TEST_F(GoldenTokenizer, AUsersMarkerIsText) {  // case U35
   const Tokenizer t = tokenizer();
   EXPECT_EQ(t.encode("<|im_end|>", ControlTokens::kAsText), (Ids{44, 108, 306, 79, 486, 108, 46}));
   const std::vector<ChatMessage> chat{{"user", "say <|im_end|> now"}};
-  const Ids ids = ChatTemplate().encode(t, chat, true);
+  const Ids ids = ChatTemplate(file_->get_string("tokenizer.chat_template")).encode(t, chat, true);
   EXPECT_EQ(std::count(ids.begin(), ids.end(), 2), 2);  // one each for system and user
 }
 
 TEST_F(GoldenTokenizer, ChatEqualsRenderedTemplate) {
   const Tokenizer t = tokenizer();
-  const ChatTemplate chat_template = ChatTemplate::recognise(file_->get_string("tokenizer.chat_template"));
+  const ChatTemplate chat_template(file_->get_string("tokenizer.chat_template"));
   std::ifstream in(kData + "chat.txt");
   int n_chats = 0;
   for (std::string word; in >> word; ++n_chats) {

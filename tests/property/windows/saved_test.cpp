@@ -28,7 +28,7 @@ void check(uint64_t seed) {
       !recipe.starts_with("full") && !recipe.starts_with("k=bf16") ? false : random.below(3) == 0;
   const Prompt prompt(windowed(geometry(4, 40, {2, 1, 2}), {1 + random.below(150), all ? 9u : 0u, 40},
                                random.below(2) == 0 ? 0.0f : 5.0f),
-                      1 + random.below(400), seed);
+                      1 + random.below(280), seed);
   Keeper keeper(prompt, recipe);
   Keeper other(prompt, recipe);
   grow(keeper.cache, prompt, random.below(prompt.n_tokens + 1), random, keeper.team, keeper.out);

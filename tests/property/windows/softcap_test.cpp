@@ -42,6 +42,7 @@ TEST(SoftCap, OfExactRowsEqualsDoublePrecision) {
 TEST(SoftCap, OfEveryCode) {
   for (const std::string& code : code_names()) {
     for (const size_t head_dim : {64, 256}) {
+      if (head_dim == 256 && code != "turbo4" && code != "nested4" && code != "q8") continue;
       const Recipe recipe = coded_recipe(code, "sink=4,tail=10");
       const Prompt prompt = sharp_prompt(geometry(6, head_dim, {2}), 190, head_dim, 2.0f, 4);
       ASSERT_LE(last_step_error(prompt, recipe, 1), 4 * allowed_error(recipe))
@@ -53,9 +54,9 @@ TEST(SoftCap, OfEveryCode) {
 
 // Of all candidates those are kept that hold the share of the mass, which is one of capped scores.
 TEST(SoftCap, MassesAreOfCappedScores) {
-  for (const char* selection : {"mass=0.8,candidates=100%", "budget=200", "budget=10%"}) {
+  for (const char* selection : {"mass=0.8,candidates=100%", "budget=100"}) {
     for (const float cap : {5.0f, 30.0f}) {
-      WeightsPrompt prompt(6, 2, 128, 900, 8, 11);
+      WeightsPrompt prompt(6, 2, 128, 500, 8, 11);
       prompt.shape.score_softcap = cap;
       const Recipe recipe =
           Recipe::parse(std::string("k=nested4,v=q8,frame=plain,select=sign(") + selection + ")");
@@ -80,11 +81,11 @@ TEST(SoftCap, MassesAreOfCappedScores) {
 // Flat capped attention needs most rows for a share of the mass, and the sharp scores beneath it few.
 TEST(SoftCap, AFlatCapReadsMoreRows) {
   const Recipe recipe = Recipe::parse("k=nested4,v=q8,frame=plain,select=sign(mass=0.8,candidates=100%)");
-  WeightsPrompt prompt(6, 2, 128, 900, 8, 11);
+  WeightsPrompt prompt(6, 2, 128, 500, 8, 11);
   const size_t n_sharp = tokens_read(prompt, decode_last(prompt, recipe), 0).size();
   prompt.shape.score_softcap = 1;
   const size_t n_flat = tokens_read(prompt, decode_last(prompt, recipe), 0).size();
-  EXPECT_GT(n_flat, 500u);
+  EXPECT_GT(n_flat, 300u);
   EXPECT_LT(n_sharp, n_flat / 2);
 }
 

@@ -63,11 +63,12 @@ TEST(Window, EqualsDoublePrecisionHoweverTheTokensCome) {
   uint64_t seed = 1;
   for (const size_t window : kWindows) {
     for (const size_t head_dim : {40, 256}) {
-      const size_t n = window == 1000 ? 1300 : 450;
+      if (head_dim == 256 && window != 65 && window != 16) continue;
+      const size_t n = window == 1000 ? 1200 : 330;
       const Prompt prompt(windowed(geometry(4, head_dim, {2, 1, 4}), {window, 0, 2 * window}), n, ++seed);
       const Outputs whole = run_prompt(prompt, Recipe::parse("f32"), n);
       for (size_t layer = 0; layer < 3; ++layer) {
-        ASSERT_LE(largest_error(prompt, whole, layer, 17), kTolerance) << window << " layer " << layer;
+        ASSERT_LE(largest_error(prompt, whole, layer, 31), kTolerance) << window << " layer " << layer;
       }
       for (const int n_threads : {1, 2}) {
         if (n_threads > 1 && (window % 64 != 0 || head_dim > 40)) continue;

@@ -233,14 +233,22 @@ TEST(Session, PagesGoBackToThePool) {
   EXPECT_EQ(tiny.engine.pool().used_bytes(), 0u);
 }
 
-TEST(Engine, SaysWhyThereIsNoChatTemplate) {
-  TinyEngine tiny;
-  EXPECT_THROW(tiny.engine.chat_template(), Error);
-  test::TinyModel other;
-  other.writer.add("tokenizer.chat_template", "{{ something else }}");
-  const test::Bytes bytes = other.build();
-  const Engine engine(GgufFile::from_memory(bytes, "other.gguf"), {.n_threads = 1});
-  EXPECT_THROW(engine.chat_template(), Error);
+TEST(Engine, HasTheModelsChatTemplateOrOneThatFits) {
+  const std::vector<ChatMessage> chat{{"user", "Hi", {}}};
+  const auto text_of = [&](const char* own, const std::string& given) {
+    test::TinyModel model;
+    if (own != nullptr) model.writer.add("tokenizer.chat_template", own);
+    const test::Bytes bytes = model.build();
+    const Engine engine(GgufFile::from_memory(bytes, "chat.gguf"), {.n_threads = 1, .chat_template = given});
+    return engine.chat_template().render(chat, true).bytes();
+  };
+  const std::string chatml = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n";
+  EXPECT_EQ(text_of(nullptr, ""), chatml);  // the vocabulary has its tokens
+  EXPECT_EQ(text_of("[{{ messages[0].content }}{{ eos_token }}]", ""), "[Hi<|im_end|>]");
+  EXPECT_EQ(text_of("{{ broken", "chatml"), chatml);
+  EXPECT_EQ(text_of("{{ broken", "<{{ messages[0].role }}>"), "<user>");
+  EXPECT_THROW(text_of("{{ broken", ""), Error);  // when it is asked for
+  EXPECT_THROW(text_of(nullptr, "{{ broken"), Error);
 }
 
 TEST(Engine, RefusesAbsurdThreadCounts) {

@@ -48,6 +48,28 @@ TEST(VocabularyWriter, WhatIsWrittenIsReadAgain) {
   EXPECT_EQ(read.add_eos, vocabulary.add_eos);
 }
 
+TEST(VocabularyWriter, PiecesHaveScores) {
+  Vocabulary vocabulary;
+  vocabulary.model = "llama";
+  vocabulary.tokens = {"<unk>", "a", "b", "ab", "<end>", "<turn>"};
+  vocabulary.token_types = {kTokenUnknown, kTokenNormal,  kTokenNormal,
+                            kTokenNormal,  kTokenControl, kTokenControl};
+  vocabulary.merges = {"a b"};
+  vocabulary.eos_id = 4;
+  vocabulary.end_ids = {4, 5};
+  vocabulary.unk_id = 0;
+  vocabulary.add_space_prefix = false;
+  const GgufFile file = written(vocabulary, 7);
+  const OwnedVocabulary read = read_vocabulary(file);
+  EXPECT_EQ(read.scores, (std::vector<double>{0, 0, 0, -1, 0, 0, 0}));
+  EXPECT_TRUE(read.merges.empty());
+  EXPECT_EQ(read.eot_id, 5);
+  EXPECT_EQ(read.unk_id, 0);
+  EXPECT_FALSE(read.add_space_prefix);
+  vocabulary.gguf_obstacle = "it has no name for the pre-tokenizer";
+  EXPECT_THROW(written(vocabulary, 7), Error);
+}
+
 TEST(VocabularyWriter, RowsWithoutATokenGetUnusedOnes) {
   const Vocabulary vocabulary = small_vocabulary();
   const GgufFile file = written(vocabulary, 6);

@@ -1,4 +1,5 @@
-// Regular expressions: what is found, what is translated, what is refused, and that hostile ones come to an end.
+// Regular expressions: what is found, what is translated, what is refused, and that hostile ones come to an
+// end.
 #include "text/expression.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +15,8 @@ Found find(std::string_view pattern, std::string_view text) {
   std::vector<Expression::Match> matches;
   Expression(pattern).find_all(text, matches);
   Found found;
-  for (const Expression::Match& match : matches) found.emplace_back(text.substr(match.begin, match.end - match.begin));
+  for (const Expression::Match& match : matches)
+    found.emplace_back(text.substr(match.begin, match.end - match.begin));
   return found;
 }
 
@@ -47,21 +49,30 @@ TEST(Expression, ClassesAreTranslated) {
 }
 
 TEST(Expression, WhatIsNotUnderstoodIsRefusedByName) {
-  EXPECT_EQ(error_of("(?m:.)"), "the regular expression '(?m:.)' has the option '(?m', which is not supported");
-  EXPECT_EQ(error_of("[a&&b]"), "the regular expression '[a&&b]' has '&&' inside a class, which is not supported");
+  EXPECT_EQ(error_of("(?m:.)"),
+            "the regular expression '(?m:.)' has the option '(?m', which is not supported");
+  EXPECT_EQ(error_of("[a&&b]"),
+            "the regular expression '[a&&b]' has '&&' inside a class, which is not supported");
   EXPECT_EQ(error_of("[a[b]]"),
             "the regular expression '[a[b]]' has a class inside a class, which is not supported");
   EXPECT_EQ(error_of("a{1,2}+"), "the regular expression 'a{1,2}+' has '}+', which is not supported");
   EXPECT_EQ(error_of("(a"), "the regular expression '(a' is not understood: missing closing parenthesis");
-  for (const char* pattern : {"(*UTF)a", "a\\", "[a", "[]a]", "\\Ka", "[\\W]", "\\p", "[[:graph:]]", "[[:alpha", "\\u12", "\\G"}) {
+  for (const char* pattern :
+       {"(*UTF)a", "a\\", "[a", "[]a]", "\\Ka", "[\\W]", "\\p", "[[:graph:]]", "[[:alpha", "\\u12", "\\G"}) {
     EXPECT_NE(error_of(pattern), "no error") << pattern;
   }
   EXPECT_EQ(error_of(std::string(70000, 'a')), "a regular expression of the tokenizer is longer than 64 KiB");
 }
 
 TEST(Expression, InvalidBytesAreBorders) {
-  EXPECT_EQ(find("a+", "aa\xFF" "aa\xC3"), (Found{"aa", "aa"}));
-  EXPECT_EQ(find("[^b]+", "a\xFF\xFE" "c"), (Found{"a", "c"}));
+  EXPECT_EQ(find("a+",
+                 "aa\xFF"
+                 "aa\xC3"),
+            (Found{"aa", "aa"}));
+  EXPECT_EQ(find("[^b]+",
+                 "a\xFF\xFE"
+                 "c"),
+            (Found{"a", "c"}));
 }
 
 // Exponential and quadratic expressions end with a sentence; long words of honest ones do not.

@@ -25,7 +25,8 @@ TEST(Normalizer, StepsInOrder) {
 }
 
 TEST(Normalizer, PrefixesDependOnThePlace) {
-  const NormalStep always{Kind::kPrepend, "", "_"}, once{Kind::kPrependOnce, "", "_"}, first{Kind::kPrependFirst, "", "_"};
+  const NormalStep always{Kind::kPrepend, "", "_"}, once{Kind::kPrependOnce, "", "_"},
+      first{Kind::kPrependFirst, "", "_"};
   EXPECT_EQ(apply({always}, "_a"), "__a");
   EXPECT_EQ(apply({once}, "_a"), "_a");
   EXPECT_EQ(apply({once}, "a", TextPlace::kAfterLiteral), "_a");

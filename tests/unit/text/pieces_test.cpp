@@ -54,7 +54,9 @@ std::string error_of(const Vocabulary& vocabulary) {
   return "no error";
 }
 
-Ids encode(const Tokenizer& tokenizer, std::string_view text) { return tokenizer.encode(text, ControlTokens::kAsText); }
+Ids encode(const Tokenizer& tokenizer, std::string_view text) {
+  return tokenizer.encode(text, ControlTokens::kAsText);
+}
 
 TEST(ScoreModel, MergesTheHighestScoreFirstAndTheLeftmostOfEquals) {
   Pieces p("llama", false);
@@ -99,7 +101,9 @@ TEST(ScoreModel, BytesStandForWhatNoTokenSpells) {
   const int32_t a = p.add("a", -1);
   const Tokenizer tokenizer(p.view());
   EXPECT_EQ(encode(tokenizer, "a\xC3\xA9\xFF"), (Ids{a, 3 + 0xc3, 3 + 0xa9, 3 + 0xff}));
-  EXPECT_EQ(tokenizer.decode(Ids{3 + 0xc3, 3 + 0xa9, a}), "\xC3\xA9" "a");
+  EXPECT_EQ(tokenizer.decode(Ids{3 + 0xc3, 3 + 0xa9, a}),
+            "\xC3\xA9"
+            "a");
   EXPECT_EQ(encode(tokenizer, "<0x41>").size(), 6u);  // its text is not the token
   EXPECT_TRUE(tokenizer.missing_bytes().empty());
 }
@@ -108,7 +112,10 @@ TEST(ScoreModel, UnknownTextIsOneTokenWithoutBytes) {
   Pieces p("llama", false);
   p.vocabulary.add_space_prefix = false;
   const int32_t a = p.add("a", -1);
-  EXPECT_EQ(encode(Tokenizer(p.view()), "xya\xC3\xA9" "a"), (Ids{0, a, 0, a}));
+  EXPECT_EQ(encode(Tokenizer(p.view()),
+                   "xya\xC3\xA9"
+                   "a"),
+            (Ids{0, a, 0, a}));
   p.vocabulary.fuse_unknown = false;
   EXPECT_EQ(encode(Tokenizer(p.view()), "xya"), (Ids{0, 0, a}));
   const Tokenizer tokenizer(p.view());
@@ -120,7 +127,8 @@ TEST(ScoreModel, UnknownTextIsOneTokenWithoutBytes) {
 // Any text comes back, whatever the vocabulary, where there are tokens for bytes and no prefix is lost.
 TEST(ScoreModel, AnyBytesRoundTrip) {
   std::mt19937 rng(4);
-  const std::string pool[] = {"a", "b", " ", "  ", "ab", " a", "\n", "\xC3\xA9", "\xFF", "\xE2\x96", "<s>", std::string(1, '\0')};
+  const std::string pool[] = {"a",  "b",        " ",    "  ",       "ab",  " a",
+                              "\n", "\xC3\xA9", "\xFF", "\xE2\x96", "<s>", std::string(1, '\0')};
   for (int round = 0; round < 200; ++round) {
     Pieces p(round % 2 ? "llama" : "t5", true);
     p.vocabulary.add_space_prefix = round % 3 != 0;
@@ -135,7 +143,8 @@ TEST(ScoreModel, AnyBytesRoundTrip) {
     std::string text;
     for (size_t n = rng() % 60; n > 0; --n) text += pool[rng() % std::size(pool)];
     ASSERT_EQ(tokenizer.decode(encode(tokenizer, text)), text);
-    ASSERT_EQ(tokenizer.decode(tokenizer.encode(text, ControlTokens::kParse), true).find("<unk>"), std::string::npos);
+    ASSERT_EQ(tokenizer.decode(tokenizer.encode(text, ControlTokens::kParse), true).find("<unk>"),
+              std::string::npos);
   }
 }
 
@@ -208,13 +217,17 @@ TEST(Pieces, MergesOverCharacters) {
   const int32_t a = p.add("a"), b = p.add("\xC3\xA9"), ab = p.add("a\xC3\xA9");
   p.merges = {"a \xC3\xA9"};
   const Tokenizer tokenizer(p.view());
-  EXPECT_EQ(encode(tokenizer, "a\xC3\xA9\xC3\xA9" "az"), (Ids{ab, b, a, 3 + 'z'}));
+  EXPECT_EQ(encode(tokenizer,
+                   "a\xC3\xA9\xC3\xA9"
+                   "az"),
+            (Ids{ab, b, a, 3 + 'z'}));
 }
 
 TEST(Pieces, LiteralsTakeInWhiteSpace) {
   Pieces p("llama", true);
   p.vocabulary.add_space_prefix = false;
-  const int32_t x = p.add("x", -1), end = p.add("<|end|>", 0, kTokenControl), word = p.add("word", 0, kTokenUserDefined);
+  const int32_t x = p.add("x", -1), end = p.add("<|end|>", 0, kTokenControl),
+                word = p.add("word", 0, kTokenUserDefined);
   LiteralRule strip{end};
   strip.strip_left = strip.strip_right = true;
   LiteralRule single{word};
@@ -232,7 +245,12 @@ TEST(Pieces, LiteralsTakeInWhiteSpace) {
 TEST(Pieces, TokensOfTurnsAreControlTokens) {  // case U35
   Pieces p("llama", true);
   const int32_t end = p.add("<end_of_turn>", 0, kTokenUserDefined);
+  const int32_t other_end = p.add("</x>", 0, kTokenUserDefined);
+  const int32_t tag = p.add("<b>", 0, kTokenUserDefined);
+  p.vocabulary.end_ids = {other_end};
   const Tokenizer tokenizer(p.view());
+  EXPECT_TRUE(tokenizer.is_control(other_end));
+  EXPECT_FALSE(tokenizer.is_control(tag));
   EXPECT_TRUE(tokenizer.is_control(end));
   EXPECT_TRUE(tokenizer.is_end_of_generation(end));
   const Ids ids = encode(tokenizer, "a<end_of_turn>b");
@@ -264,7 +282,8 @@ TEST(Pieces, LongWordsTakeLinearTime) {
     const Tokenizer tokenizer(p.view());
     const auto start = std::chrono::steady_clock::now();
     EXPECT_GE(encode(tokenizer, std::string(1 << 20, 'a')).size(), size_t{1} << 16);
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20)) << model;  // quadratic: hours
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20))
+        << model;  // quadratic: hours
   }
 }
 

@@ -60,12 +60,13 @@ TEST(PreTokenizer, UnicodeSpacesAndInvalidBytes) {
   EXPECT_EQ(split("gpt-2", "a\xFF\xC3 \xF0\x9F!"), (Words{"a", "\xFF\xC3", " \xF0\x9F!"}));
 }
 
-// The scanners against the expressions that they stand for: an expression that is equal but for a group that does
-// nothing goes through PCRE2.
+// The scanners against the expressions that they stand for: an expression that is equal but for a group that
+// does nothing goes through PCRE2.
 TEST(PreTokenizer, ScannersCutAsTheirExpressionsDo) {
   std::mt19937 rng(3);
-  const std::string_view pool[] = {"a",  "Z", "\xC3\xA9", "1",  "\xC2\xB2", " ",  "\xC2\xA0", "\xE3\x80\x80", "\t",
-                                   "\n", "\r", "'s",       "'LL", "'",        "!",  "\xCC\x81", "\xF0\x9F\x98\x80", "\xC5\xBF"};
+  const std::string_view pool[] = {
+      "a",  "Z",  "\xC3\xA9", "1",   "\xC2\xB2", " ", "\xC2\xA0", "\xE3\x80\x80",     "\t",
+      "\n", "\r", "'s",       "'LL", "'",        "!", "\xCC\x81", "\xF0\x9F\x98\x80", "\xC5\xBF"};
   for (const char* name : {"gpt-2", "smollm", "llama-bpe", "qwen2"}) {
     std::vector<SplitStep> steps = pre_tokenizer_family(name).steps;
     for (SplitStep& step : steps) step.expression = "(?:" + step.expression + ")";
@@ -107,9 +108,10 @@ TEST(PreTokenizer, UnknownNameIsRefusedByName) {
     pre_tokenizer_family("klingon");
     FAIL();
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(),
-                 "pre-tokenizer 'klingon' is not supported; supported are gpt-2, smollm, llama-bpe, qwen2, tekken, "
-                 "gpt-4o, deepseek-r1-qwen, dbrx, smaug-bpe, starcoder, refact, command-r, phi-2, olmo, mpt");
+    EXPECT_STREQ(
+        error.what(),
+        "pre-tokenizer 'klingon' is not supported; supported are gpt-2, smollm, llama-bpe, qwen2, tekken, "
+        "gpt-4o, deepseek-r1-qwen, dbrx, smaug-bpe, starcoder, refact, command-r, phi-2, olmo, mpt");
   }
 }
 

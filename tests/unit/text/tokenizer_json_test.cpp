@@ -1,10 +1,11 @@
-// tokenizer.json: what is read, and what is refused by name. The same files against Hugging Face's own reader:
-// tests/e2e/tokenizers_test.py.
+// tokenizer.json: what is read, and what is refused by name. The same files against Hugging Face's own
+// reader: tests/e2e/tokenizers_test.py.
 #include "text/tokenizer_json.h"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <random>
 
 #include "base/error.h"
 #include "text/tokenizer.h"
@@ -67,7 +68,8 @@ TEST(TokenizerJson, BpeOverCharacters) {
 
 TEST(TokenizerJson, UnigramAndItsScores) {
   File file;
-  file.model = R"({"type":"Unigram","unk_id":0,"vocab":[["<unk>",0.0],["<s>",0],["▁",-3],["a",-1.5],["▁a",-2]],"byte_fallback":false})";
+  file.model =
+      R"({"type":"Unigram","unk_id":0,"vocab":[["<unk>",0.0],["<s>",0],["▁",-3],["a",-1.5],["▁a",-2]],"byte_fallback":false})";
   file.normalizer = "null";
   file.pre_tokenizer = R"({"type":"Metaspace","replacement":"▁","prepend_scheme":"always","split":true})";
   file.decoder = R"({"type":"Metaspace","replacement":"▁","prepend_scheme":"always","split":true})";
@@ -94,7 +96,7 @@ TEST(TokenizerJson, GapsBetweenIdsAreUnused) {
   file.added = R"([{"id":9,"content":"<tool>","special":false,"lstrip":true}])";
   const OwnedVocabulary vocabulary = read_tokenizer_json(file.text(), "t.json");
   ASSERT_EQ(vocabulary.tokens.size(), 10u);
-  EXPECT_EQ(vocabulary.tokens[8], "[PAD8]");
+  EXPECT_EQ(vocabulary.tokens[8], "[UNUSED8]");
   EXPECT_EQ(vocabulary.token_types[8], kTokenUnused);
   EXPECT_EQ(Tokenizer(vocabulary).encode("a <tool>", ControlTokens::kAsText), (Ids{5, 2, 9}));
 }
@@ -114,11 +116,17 @@ TEST(TokenizerJson, UnknownPartsAreRefusedByName) {  // cases U13, U41
             "t.json: normalizer 'NFC' has the field 'extra', which is not known");
   EXPECT_EQ(with([](File& f) { f.pre_tokenizer = R"({"type":"UnicodeScripts"})"; }),
             "t.json: pre_tokenizer 'UnicodeScripts' is not supported");
-  EXPECT_EQ(with([](File& f) { f.pre_tokenizer = R"j({"type":"Split","pattern":{"Regex":"(?m:a)"},"behavior":"Removed","invert":false})j"; }),
+  EXPECT_EQ(with([](File& f) {
+              f.pre_tokenizer =
+                  R"j({"type":"Split","pattern":{"Regex":"(?m:a)"},"behavior":"Removed","invert":false})j";
+            }),
             "the regular expression '(?m:a)' has the option '(?m', which is not supported");
-  EXPECT_EQ(with([](File& f) { f.pre_tokenizer = R"({"type":"ByteLevel","use_regex":true,"add_prefix_space":false})"; }),
+  EXPECT_EQ(with([](File& f) {
+              f.pre_tokenizer = R"({"type":"ByteLevel","use_regex":true,"add_prefix_space":false})";
+            }),
             "t.json: of pre_tokenizer and decoder only one is ByteLevel");
-  EXPECT_EQ(with([](File& f) { f.decoder = R"({"type":"WordPiece"})"; }), "t.json: decoder 'WordPiece' is not supported");
+  EXPECT_EQ(with([](File& f) { f.decoder = R"({"type":"WordPiece"})"; }),
+            "t.json: decoder 'WordPiece' is not supported");
   EXPECT_EQ(with([](File& f) { f.decoder = "null"; }), "t.json: it has no decoder");
   EXPECT_EQ(with([](File& f) { f.post_processor = R"({"type":"BertProcessing"})"; }),
             "t.json: post_processor 'BertProcessing' is not supported");
@@ -152,21 +160,47 @@ TEST(TokenizerJson, DamageIsASentence) {
             "t.json: model.merges is not a list of pairs");
   EXPECT_EQ(with([](File& f) { f.added = R"([{"id":2,"content":"z"}])"; }),
             "t.json: its token 2 is 'a' in the vocabulary and 'z' among the added tokens");
-  EXPECT_EQ(with([](File& f) { f.added = R"([{"id":"x"}])"; }), "t.json: its added token {\"id\":\"x\"} is malformed");
+  EXPECT_EQ(with([](File& f) { f.added = R"([{"id":"x"}])"; }),
+            "t.json: its added token {\"id\":\"x\"} is malformed");
 }
 
 TEST(TokenizerJson, WhatGgufCannotSayIsSaid) {
   File file;
   file.normalizer = R"({"type":"NFKC"})";
-  EXPECT_EQ(read_tokenizer_json(file.text(), "t.json").gguf_obstacle, "GGUF cannot say what its normalizer does");
+  EXPECT_EQ(read_tokenizer_json(file.text(), "t.json").gguf_obstacle,
+            "it cannot say what its normalizer does");
   file = File();
   file.pre_tokenizer = R"({"type":"Digits","individual_digits":true})";
-  EXPECT_EQ(read_tokenizer_json(file.text(), "t.json").gguf_obstacle, "GGUF cannot say how its pre-tokenizer cuts a text");
+  EXPECT_EQ(read_tokenizer_json(file.text(), "t.json").gguf_obstacle,
+            "it cannot say how its pre-tokenizer cuts a text");
+}
+
+// Merges written as scores, as GGUF has them, give the same tokens.
+TEST(TokenizerJson, ScoresInPlaceOfMergesGiveTheSameTokens) {
+  File file;
+  file.model =
+      R"({"type":"BPE","unk_token":"<unk>","fuse_unk":true,"vocab":{"<unk>":0,"<s>":1,"a":2,"b":3,"▁":4,"ab":5,"▁a":6,"▁ab":7,"ba":8,"abab":9},)"
+      R"("merges":["a b","▁ a","b a","▁a b","▁ ab","ab ab"]})";
+  const OwnedVocabulary merges = read_tokenizer_json(file.text(), "t.json");
+  Vocabulary scores = merges;
+  scores.rules.reset();
+  scores.merges.clear();
+  scores.scores = scores_of_merges(merges);
+  const Tokenizer by_merges(merges);
+  const Tokenizer by_scores(scores);
+  std::mt19937 rng(2);
+  for (int round = 0; round < 500; ++round) {
+    std::string text;
+    for (size_t n = rng() % 40; n > 0; --n) text += "aabb x"[rng() % 6];
+    ASSERT_EQ(by_merges.encode(text, ControlTokens::kParse), by_scores.encode(text, ControlTokens::kParse))
+        << text;
+  }
 }
 
 TEST(TokenizerJson, ScoresCannotSayMergesThatAreLeftOut) {
   File file;
-  file.model = R"({"type":"BPE","vocab":{"a":0,"b":1,"ab":2,"ba":3,"aba":4,"<s>":5},"merges":["a b","b a","ab a"]})";
+  file.model =
+      R"({"type":"BPE","vocab":{"a":0,"b":1,"ab":2,"ba":3,"aba":4,"<s>":5},"merges":["a b","b a","ab a"]})";
   file.added = "[]";
   const OwnedVocabulary vocabulary = read_tokenizer_json(file.text(), "t.json");
   EXPECT_THROW(scores_of_merges(vocabulary), Error);
@@ -178,7 +212,9 @@ TEST_F(TokenizerFolder, TheFilesBesideNameTheEnds) {
   const auto write = [&](const char* name, const std::string& text) { std::ofstream(folder / name) << text; };
   EXPECT_THROW(read_tokenizer_folder(folder), Error);
   write("tokenizer.json", File().text());
-  write("tokenizer_config.json", R"({"bos_token":{"content":"<s>"},"eos_token":"ab","add_bos_token":true,"tokenizer_class":"LlamaTokenizer"})");
+  write(
+      "tokenizer_config.json",
+      R"({"bos_token":{"content":"<s>"},"eos_token":"ab","add_bos_token":true,"tokenizer_class":"LlamaTokenizer"})");
   write("generation_config.json", R"({"eos_token_id":[3,2,700]})");
   const OwnedVocabulary vocabulary = read_tokenizer_folder(folder);
   EXPECT_EQ(vocabulary.bos_id, 1);

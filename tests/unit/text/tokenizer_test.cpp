@@ -122,11 +122,13 @@ TEST(Tokenizer, OtherModelsAreRefusedByName) {  // case U41
   Vocabulary v;
   v.model = "bert";
   EXPECT_EQ(error_of(v),
-            "tokenizer model 'bert' is not supported; supported are gpt2 (byte-level BPE), llama (SentencePiece's BPE) "
+            "tokenizer model 'bert' is not supported; supported are gpt2 (byte-level BPE), llama "
+            "(SentencePiece's BPE) "
             "and t5 (unigram)");
   v.model = "gpt2";
   v.pre_tokenizer = "deepseek-llm";
-  EXPECT_EQ(error_of(v).substr(0, 72), "pre-tokenizer 'deepseek-llm' is not supported; supported are gpt-2, smol");
+  EXPECT_EQ(error_of(v).substr(0, 72),
+            "pre-tokenizer 'deepseek-llm' is not supported; supported are gpt-2, smol");
 }
 
 TEST(Tokenizer, ContradictionsInTheVocabularyAreErrors) {

@@ -139,6 +139,8 @@ TEST(GgufRead, EveryArrayType) {
   EXPECT_EQ(file.get_int_array("a.i64"), (Ints{std::numeric_limits<int64_t>::min()}));
   EXPECT_EQ(file.get_int_array("a.none"), Ints{});
   EXPECT_EQ(file.get_float_array("a.f32"), (std::vector<float>{1.5f, -0.0f}));
+  EXPECT_EQ(error_of([&] { return file.get_bool_array("a.f32"); }),
+            "test.gguf: the metadata key 'a.f32' has type array of f32, but array of bool is wanted");
   EXPECT_EQ(file.get_float_array("a.f64"),
             (std::vector<float>{0.1f, std::numeric_limits<float>::infinity()}));
   EXPECT_EQ(file.get_string_array("a.string"),

@@ -79,6 +79,21 @@ __device__ inline void list_candidates(const SparseBlock& block, const PageMarks
   }
 }
 
+// Words of four bytes, as many as a key has planes.
+template <int kBits>
+__device__ __forceinline__ void load_words(const uint8_t* from, uint32_t (&words)[kBits]) {
+  if constexpr (kBits == 4) {
+    const uint4 x = *reinterpret_cast<const uint4*>(from);
+    words[0] = x.x, words[1] = x.y, words[2] = x.z, words[3] = x.w;
+  } else if constexpr (kBits == 2) {
+    const uint2 x = *reinterpret_cast<const uint2*>(from);
+    words[0] = x.x, words[1] = x.y;
+  } else {
+#pragma unroll
+    for (int i = 0; i < kBits; ++i) words[i] = reinterpret_cast<const uint32_t*>(from)[i];
+  }
+}
+
 template <int kHeadDim, int kBits>
 struct KeyTile {
   using Shape = SparseShape<kHeadDim>;
@@ -86,24 +101,27 @@ struct KeyTile {
   uint32_t norms[2];
 
   __device__ void load(const SparseBlock& block, const uint32_t* rows, int tile, int n) {
-    constexpr int kPlaneBytes = Shape::kPlaneBytes;
+    constexpr int kRowBytes = sparse_key_row_bytes(kBits, kHeadDim);
     const int g = lane_index() / 4;
     const int c = lane_index() % 4;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const uint32_t row = rows[min(16 * tile + 8 * half + g, n - 1)];
       const int token = (int)(row % 64);
-      const uint8_t* index = block.page_of(block.index, (int)(row / 64));
-      const uint8_t* codes = block.page_of(block.keys, (int)(row / 64)) + token * (kBits - 1) * kPlaneBytes;
+      const uint8_t* codes = block.page_of(block.keys, (int)(row / 64)) + token * kRowBytes;
 #pragma unroll
       for (int depth = 0; depth < Shape::kDepths; ++depth) {
-        planes[half][depth][0] = plane_word<kPlaneBytes>(index + token * kPlaneBytes, 4 * depth + c);
+        const int word = 4 * depth + c;
+        if (word * 4 * kBits < kRowBytes) {
+          load_words<kBits>(codes + word * 4 * kBits, planes[half][depth]);
+        } else {
 #pragma unroll
-        for (int p = 1; p < kBits; ++p)
-          planes[half][depth][p] = plane_word<kPlaneBytes>(codes + (p - 1) * kPlaneBytes, 4 * depth + c);
+          for (int p = 0; p < kBits; ++p) planes[half][depth][p] = 0;
+        }
       }
       norms[half] =
-          *reinterpret_cast<const uint16_t*>(index + 64 * kPlaneBytes + 2 * (8 * (token % 8) + token / 8));
+          *reinterpret_cast<const uint16_t*>(block.page_of(block.index, (int)(row / 64)) +
+                                             64 * Shape::kPlaneBytes + 2 * (8 * (token % 8) + token / 8));
     }
   }
 

@@ -10,15 +10,14 @@ namespace quire::cuda {
 template <int kHeadDim, int kBits>
 struct ValueTile {
   using Shape = SparseShape<kHeadDim>;
-  uint32_t planes[4][Shape::kDepths][kBits];  // as they come: two bytes
+  uint2 units[4][Shape::kDepths];  // two bytes of each plane
   float weights[4];
   uint32_t norms[4];
 
   // head: of the group, or one that nobody has.
   __device__ void load(const SparseBlock& block, const CandidateArrays& arrays, int tile, int n, int head,
                        float reference) {
-    constexpr int kPlaneBytes = Shape::kPlaneBytes;
-    constexpr int kRowBytes = 2 + kBits * kPlaneBytes;
+    constexpr int kRowBytes = sparse_value_row_bytes(kHeadDim);
     const int g = lane_index() / 4;
     const int c = lane_index() % 4;
 #pragma unroll
@@ -26,23 +25,38 @@ struct ValueTile {
       const int at = 16 * tile + i / 2 * 8 + 2 * c + i % 2;
       const uint32_t candidate = arrays.kept[min(at, n - 1)];
       const uint32_t row = arrays.rows[candidate];
-      const uint8_t* values = block.page_of(block.values, (int)(row / 64)) + row % 64 * kRowBytes;
-      norms[i] = at < n ? *reinterpret_cast<const uint16_t*>(values) : 0;
+      const uint8_t* page = block.page_of(block.values, (int)(row / 64));
+      const int token = (int)(row % 64);
+#pragma unroll
+      for (int depth = 0; depth < Shape::kDepths; ++depth) {
+        // Lanes of dims that there are not take what others have: nobody looks at their outputs.
+        const int unit = min(8 * depth + g, kRowBytes / 8 - 1);
+        units[i][depth] = *reinterpret_cast<const uint2*>(page + token * kRowBytes + 8 * unit);
+      }
+      if constexpr (kBits == 4)
+        norms[i] = *reinterpret_cast<const uint16_t*>(page + 64 * kRowBytes + 2 * token);
       weights[i] =
           at < n && head < block.a.group
               ? power_of_two(arrays.scores[(int64_t)candidate * block.score_slots() + head] - reference)
               : 0.0f;
-#pragma unroll
-      for (int depth = 0; depth < Shape::kDepths; ++depth) {
-        const int byte = 16 * depth + 2 * g;
-#pragma unroll
-        for (int p = 0; p < kBits; ++p) {
-          planes[i][depth][p] = byte < kPlaneBytes
-                                    ? *reinterpret_cast<const uint16_t*>(values + 2 + p * kPlaneBytes + byte)
-                                    : 0;
-        }
-      }
     }
+  }
+
+  // When everything has arrived; the tile has n rows.
+  __device__ void settle(int n) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const bool has = i / 2 * 8 + 2 * (lane_index() % 4) + i % 2 < n;
+      if constexpr (kBits < 4) norms[i] = units[i][0].y >> 16;
+      norms[i] = has ? norms[i] : 0;
+    }
+  }
+
+  // Plane p of rows 2 two and 2 two + 1, two bytes each.
+  __device__ uint32_t plane(int two, int depth, int p) const {
+    const uint32_t first = p < 2 ? units[2 * two][depth].x : units[2 * two][depth].y;
+    const uint32_t second = p < 2 ? units[2 * two + 1][depth].x : units[2 * two + 1][depth].y;
+    return __byte_perm(first, second, p % 2 == 0 ? 0x5410 : 0x7632);
   }
 
   // o [dims of a tile][heads] += values weights. unit: of the norms.
@@ -60,8 +74,7 @@ struct ValueTile {
       for (int two = 0; two < 2; ++two) {
         uint32_t both[kBits];
 #pragma unroll
-        for (int p = 0; p < kBits; ++p)
-          both[p] = __byte_perm(planes[2 * two][depth][p], planes[2 * two + 1][depth][p], 0x5410);
+        for (int p = 0; p < kBits; ++p) both[p] = plane(two, depth, p);
         to_nibbles<kBits>(both, nibbles[two]);
       }
 #pragma unroll
@@ -114,6 +127,7 @@ __device__ void attend_kept(const SparseBlock& block, const CandidateArrays& arr
     for (int i = 0; i < kAhead; ++i) {
       const int at = first + i * n_warps;
       if (at >= 0 && at < n_tiles) {
+        ahead[i].settle(n - 16 * at);
         const uint32_t largest =
             max(max(ahead[i].norms[0], ahead[i].norms[1]), max(ahead[i].norms[2], ahead[i].norms[3]));
         const int of_tile = (int)(__reduce_max_sync(kAllLanes, largest) >> 10) - 14;

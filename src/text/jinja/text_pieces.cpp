@@ -1,0 +1,179 @@
+#include "text/jinja/text_pieces.h"
+
+#include <algorithm>
+
+#include "text/jinja/characters.h"
+
+namespace quire::jinja {
+namespace {
+
+constexpr size_t kNone = std::string_view::npos;
+
+bool is_space_at(std::string_view text, size_t at) {
+  return is_space(first_character(text.substr(at)).code_point);
+}
+
+size_t skip_space(std::string_view text, size_t at) {
+  while (at < text.size() && is_space_at(text, at)) at += first_character(text.substr(at)).size_bytes;
+  return at;
+}
+
+size_t skip_word(std::string_view text, size_t at) {
+  while (at < text.size() && !is_space_at(text, at)) at += first_character(text.substr(at)).size_bytes;
+  return at;
+}
+
+// Back from `end` over white space, or over a word.
+size_t back_over(std::string_view text, size_t end, bool space) {
+  while (end > 0) {
+    const size_t at = last_character(text.substr(0, end));
+    if (is_space_at(text, at) != space) break;
+    end = at;
+  }
+  return end;
+}
+
+// Bytes of the line break at `at`; 0: there is none.
+size_t line_break(std::string_view text, size_t at) {
+  if (text.substr(at, 2) == "\r\n") return 2;
+  const Character c = first_character(text.substr(at));
+  const uint32_t p = c.code_point;
+  const bool breaks =
+      (p >= 0x0a && p <= 0x0d) || (p >= 0x1c && p <= 0x1e) || p == 0x85 || p == 0x2028 || p == 0x2029;
+  return breaks ? c.size_bytes : 0;
+}
+
+bool in_set(std::string_view set, std::string_view character) {
+  while (!set.empty()) {
+    const size_t n = first_character(set).size_bytes;
+    if (set.substr(0, n) == character) return true;
+    set.remove_prefix(n);
+  }
+  return false;
+}
+
+}  // namespace
+
+std::vector<Piece> split_text(std::string_view text, std::string_view separator, size_t limit,
+                              bool from_right) {
+  std::vector<Piece> pieces;
+  if (from_right) {
+    size_t end = text.size();
+    while (pieces.size() < limit) {
+      const size_t at = end < separator.size() ? kNone : text.substr(0, end).rfind(separator);
+      if (at == kNone) break;
+      pieces.push_back({at + separator.size(), end - at - separator.size()});
+      end = at;
+    }
+    pieces.push_back({0, end});
+    std::reverse(pieces.begin(), pieces.end());
+    return pieces;
+  }
+  size_t begin = 0;
+  while (pieces.size() < limit) {
+    const size_t at = text.find(separator, begin);
+    if (at == kNone) break;
+    pieces.push_back({begin, at - begin});
+    begin = at + separator.size();
+  }
+  pieces.push_back({begin, text.size() - begin});
+  return pieces;
+}
+
+std::vector<Piece> split_words(std::string_view text, size_t limit, bool from_right) {
+  std::vector<Piece> pieces;
+  if (from_right) {
+    size_t end = back_over(text, text.size(), true);
+    while (end > 0 && pieces.size() < limit) {
+      const size_t begin = back_over(text, end, false);
+      pieces.push_back({begin, end - begin});
+      end = back_over(text, begin, true);
+    }
+    if (end > 0) pieces.push_back({0, end});
+    std::reverse(pieces.begin(), pieces.end());
+    return pieces;
+  }
+  size_t begin = skip_space(text, 0);
+  while (begin < text.size() && pieces.size() < limit) {
+    const size_t end = skip_word(text, begin);
+    pieces.push_back({begin, end - begin});
+    begin = skip_space(text, end);
+  }
+  if (begin < text.size()) pieces.push_back({begin, text.size() - begin});
+  return pieces;
+}
+
+std::vector<Piece> split_lines(std::string_view text, bool keep_ends) {
+  std::vector<Piece> pieces;
+  size_t begin = 0;
+  for (size_t at = 0; at < text.size();) {
+    const size_t n = line_break(text, at);
+    if (n > 0) {
+      pieces.push_back({begin, at - begin + (keep_ends ? n : 0)});
+      begin = at + n;
+      at = begin;
+    } else {
+      at += first_character(text.substr(at)).size_bytes;
+    }
+  }
+  if (begin < text.size()) pieces.push_back({begin, text.size() - begin});
+  return pieces;
+}
+
+Piece strip_text(std::string_view text, const std::string* set, bool left, bool right) {
+  const auto goes = [&](std::string_view character) {
+    return set == nullptr ? is_space(first_character(character).code_point) : in_set(*set, character);
+  };
+  size_t begin = 0;
+  while (left && begin < text.size()) {
+    const size_t n = first_character(text.substr(begin)).size_bytes;
+    if (!goes(text.substr(begin, n))) break;
+    begin += n;
+  }
+  size_t end = text.size();
+  while (right && end > begin) {
+    const size_t at = last_character(text.substr(0, end));
+    if (!goes(text.substr(at, end - at))) break;
+    end = at;
+  }
+  return {begin, end - begin};
+}
+
+Value piece_list(Heap& heap, const Text& text, const std::vector<Piece>& pieces) {
+  std::vector<Value> items;
+  items.reserve(pieces.size());
+  for (const Piece& piece : pieces) items.push_back(heap.text(text.part(piece.begin, piece.n)));
+  return heap.list(std::move(items));
+}
+
+Text replace_text(const Text& text, std::string_view from, const Text& to, size_t limit, Budget& budget) {
+  budget.take_bytes(text.size());
+  const std::string_view bytes = text.bytes();
+  Text out;
+  const auto put = [&] {
+    out.append(to);
+    budget.take_bytes(to.size());
+    budget.check_memory(out.size());
+  };
+  size_t at = 0;
+  size_t n = 0;
+  if (from.empty()) {
+    for (; at < bytes.size() && n < limit; ++n) {
+      put();
+      const size_t size = first_character(bytes.substr(at)).size_bytes;
+      out.append_part(text, at, size);
+      at += size;
+    }
+    if (at == bytes.size() && n < limit) put();
+  } else {
+    for (size_t found = bytes.find(from); found != kNone && n < limit; found = bytes.find(from, at), ++n) {
+      out.append_part(text, at, found - at);
+      put();
+      at = found + from.size();
+    }
+  }
+  out.append_part(text, at, bytes.size() - at);
+  return out;
+}
+
+}  // namespace quire::jinja
