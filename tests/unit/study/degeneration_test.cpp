@@ -123,9 +123,6 @@ TEST(MeasureDegeneration, RefusesWhatCannotBe) {
   test::TinyEngine tiny;
   EXPECT_THROW(measure_degeneration(tiny.engine, {}), Error);
   DegenerationOptions options = small("full");
-  options.chat = true;  // there is no template
-  EXPECT_THROW(measure_degeneration(tiny.engine, options), Error);
-  options.chat = false;
   options.n_new_tokens = test::kTinyContext;
   EXPECT_THROW(measure_degeneration(tiny.engine, options), Error);
   options.n_new_tokens = 0;
