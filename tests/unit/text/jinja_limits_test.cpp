@@ -146,7 +146,7 @@ TEST(JinjaLimits, RealTemplatesStayFarBelow) {
   for (int i = 0; i < 2000; ++i) {
     DataObject message;
     message.emplace_back("role", i % 2 == 0 ? "user" : "assistant");
-    message.emplace_back("content", std::string(500, 'x') + "</think> and more");
+    message.emplace_back("content", std::string(500, 'x').append("</think> and more"));
     messages.push_back(std::move(message));
   }
   DataObject values;
