@@ -93,8 +93,8 @@ class Figures(QuireTest):
         self.assertEqual([plan.rows(2000, b) for b in plan.budgets], [40, 100, 200, 400])
         self.assertTrue(all((n - 1) % max(plan.intervals) == 0 for n in plan.depths.values()))
         recipes = interval_recipes(plan, 2000)
-        self.assertEqual(len(set(recipes.values())), 2 * len(plan.intervals) - 1)
-        self.assertEqual(recipes[16, True], "butler(budget=200,local=16,interval=16,neighbours=on)")
+        self.assertEqual(len(set(recipes.values())), 2 * len(plan.intervals))
+        self.assertEqual(recipes[16, True], "butler(budget=200,interval=16,neighbours=on)")
         self.assertEqual(len(set(coref_recipes(64).values())), 10)
         self.assertEqual(Plan.of_json(json.loads(json.dumps(vars(plan)))).depths, plan.depths)
 
