@@ -101,10 +101,36 @@ void report(const ConvertFlags& flags, const Conversion& conversion, std::vector
   write_note("wrote " + printable(flags.out) + ": " + megabytes(n_bytes) + ", tensors: " + tensors);
 }
 
+// The files that a model may be made of: the one that is named, those of its folder, its fellow parts.
+std::vector<std::filesystem::path> files_of(const std::filesystem::path& in) {
+  std::vector<std::filesystem::path> files = {in};
+  const bool is_folder = std::filesystem::is_directory(in);
+  const std::string name = in.filename().string();
+  const size_t of = name.rfind("-of-");
+  if (!is_folder && of == std::string::npos) return files;
+  const std::filesystem::path parent = in.has_parent_path() ? in.parent_path() : ".";
+  for (const auto& entry : std::filesystem::directory_iterator(is_folder ? in : parent)) {
+    if (is_folder || entry.path().string().ends_with(name.substr(of))) files.push_back(entry.path());
+  }
+  return files;
+}
+
+// What is read must not be what is written.
+void check_output(const ConvertFlags& flags) {
+  if (!std::filesystem::exists(flags.out)) return;
+  for (const std::filesystem::path& file : files_of(flags.in)) {
+    std::error_code ignored;
+    if (std::filesystem::equivalent(file, flags.out, ignored)) {
+      throw Error(flags.out + ": this is a file of the model that is to be converted");
+    }
+  }
+}
+
 int run(const ConvertFlags& flags) {
   const std::optional<TensorType> type = checked_type(flags.type);
   check_range("--threads", flags.threads, 0, kMaxThreads);
   const GgufFile model = open_model(flags.in);
+  check_output(flags);
   std::vector<std::string> notes = model.notes();
   const MetadataBuilder more = missing_metadata(model, notes);
   const Conversion conversion(model, type, more.entries);

@@ -120,7 +120,13 @@ void Conversion::add_target(const TensorInfo& tensor) {
   target.info.type = type_of(tensor);
   if (tensor.shape.size() == 1) {
     target.order = order_of(tensor, tensor.row_length());
-    if (target.order.head_rows > 0) std::swap(target.n_rows, target.row_length);  // rows of one value
+    if (target.order.head_rows > 0) {  // rows of one value
+      if (!is_plain(tensor.type)) {
+        throw Error(model_.path() + ": the vector " + quoted(tensor.name) + " is of type " +
+                    tensor_type_name(tensor.type) + ", whose values cannot be brought into another order");
+      }
+      std::swap(target.n_rows, target.row_length);
+    }
   } else {
     target.order = order_of(tensor, tensor.n_rows());
   }

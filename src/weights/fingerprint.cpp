@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstdio>
 #include <cstring>
+#include <vector>
 
 #include "weights/gguf.h"
 #include "weights/gguf_header.h"
@@ -59,7 +60,10 @@ std::string GgufFile::fingerprint() const {
   if (data_offset_ > 0) {
     hash.add(files_[0].bytes().first(data_offset_));
   } else {
-    hash.add(gguf_header(metadata_, tensors_, alignment_bytes_));
+    // Of a folder the name is that of the folder, which may lie elsewhere tomorrow.
+    std::vector<MetadataEntry> metadata(metadata_.begin(), metadata_.end());
+    std::erase_if(metadata, [](const MetadataEntry& entry) { return entry.key == "general.name"; });
+    hash.add(gguf_header(metadata, tensors_, alignment_bytes_));
   }
   for (const TensorInfo& tensor : tensors_) {
     const uint64_t n_bytes = std::min(tensor.size_bytes, kSampleBytes);

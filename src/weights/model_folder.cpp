@@ -5,6 +5,8 @@
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -145,10 +147,10 @@ class Tensors {
   // Every tensor was placed once, as names in one file are different: so all are there if the numbers agree.
   void check_index() const {
     if (!shards_.index || n_placed_ == shards_.index->file_of.size()) return;
+    std::set<std::string_view> found;
+    for (const FolderTensor& each : tensors) found.insert(each.tensor.name);
     for (const auto& [tensor, file] : shards_.index->file_of) {
-      const bool is_there = std::any_of(tensors.begin(), tensors.end(),
-                                        [&](const FolderTensor& each) { return each.tensor.name == tensor; });
-      if (is_there) continue;
+      if (found.contains(tensor)) continue;
       throw Error(folder_.file(file) + ": tensor " + quire::quoted(tensor) +
                   " is missing, which the index says is here");
     }

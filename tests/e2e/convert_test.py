@@ -108,6 +108,21 @@ class Convert(QuireTest):
         self.refused("convert", MODEL, out, "-t", -1, says="--threads")
         self.assertEqual(list(self.folder.iterdir()), [])
 
+    def test_a_file_of_the_model_is_not_written_over(self):
+        path = self.folder / "same.gguf"
+        write_zeros(path, 1, 64, 2)
+        before = path.read_bytes()
+        link = self.folder / "link.gguf"
+        link.symlink_to(path)
+        for out in (path, link):
+            self.refused("convert", path, out, "--type", "q4_0", says="a file of the model that is to be converted")
+        self.assertEqual(path.read_bytes(), before)
+        self.oracle("make", self.folder)
+        weights = next((self.folder / "llama").glob("*.safetensors"))
+        before = weights.read_bytes()
+        self.refused("convert", self.folder / "llama", weights, says="a file of the model that is to be converted")
+        self.assertEqual(weights.read_bytes(), before)
+
 
 if __name__ == "__main__":
     main()

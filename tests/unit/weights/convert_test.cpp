@@ -223,6 +223,21 @@ TEST_F(Convert, ASplitModelBecomesOne) {
   EXPECT_EQ(whole.fingerprint(), model.fingerprint());
 }
 
+TEST_F(Convert, AQuantizedVectorIsNotReordered) {
+  GgufWriter writer;
+  writer.add("general.architecture", "llama").add("quire.rope.half_split", true);
+  writer.add<uint32_t>("llama.attention.head_count", 2).add<uint32_t>("llama.attention.head_count_kv", 2);
+  writer.add_tensor("blk.0.attn_q.bias", {64}, TensorType::Q8_0, Bytes(68));
+  const Bytes bytes = writer.build();
+  try {
+    Conversion(GgufFile::from_memory(bytes, "memory"), TensorType::F16);
+    FAIL() << "it should be refused";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("'blk.0.attn_q.bias' is of type Q8_0"), std::string::npos)
+        << error.what();
+  }
+}
+
 TEST_F(Convert, WhatGoesWrongLeavesNothing) {
   GgufWriter writer;
   writer.add("general.architecture", "llama");
