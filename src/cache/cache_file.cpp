@@ -124,6 +124,18 @@ void check_pages(const SectionFile& file, const SavedCache& saved) {
                                  std::to_string(saved.pages.size()));
 }
 
+// Each of them holds the newest row at least. What an empty cache may say is more than any model has.
+void check_windowed_heads(const SectionFile& file, const SavedCache& saved) {
+  constexpr uint64_t kMostWithoutRows = uint64_t{1} << 20;
+  uint64_t n_heads = 0;
+  for (size_t layer = 0; layer < saved.geometry.n_layers; ++layer) {
+    if (saved.geometry.is_windowed(layer)) n_heads += saved.geometry.n_kv_heads[layer];
+  }
+  if (n_heads > std::max<uint64_t>(kMostWithoutRows, saved.pages.size())) {
+    file.fail_section("geometry", "it has more KV heads than the file has bytes of rows");
+  }
+}
+
 void read_rows(const SectionFile& file, SavedCache& saved) {
   const std::vector<uint64_t> values = file.get_values<uint64_t>("rows");
   if (values.size() != 1 + saved.geometry.n_layers) file.fail_section("rows", "its length is wrong");
@@ -135,6 +147,7 @@ void read_rows(const SectionFile& file, SavedCache& saved) {
     file.fail_section("rows", "it counts more tokens than the file holds");
   }
   saved.n_tokens = values[0];
+  check_windowed_heads(file, saved);
   const std::vector<LayerLayout> layouts = layer_layouts(saved.recipe, saved.geometry);
   for (size_t layer = 0; layer < layouts.size(); ++layer) {
     const bool windowed = layouts[layer].window_tokens > 0;
@@ -327,6 +340,11 @@ SavedCache SavedCache::read(const SectionFile& file) {
   SavedCache saved;
   saved.recipe = read_recipe(file);
   saved.geometry = read_geometry(file);
+  try {
+    check_windows(saved.recipe, saved.geometry);
+  } catch (const Error& error) {
+    file.fail_section("geometry", error.what());
+  }
   check_codes(file, saved);
   if (saved.recipe.needs_calibration()) {
     const std::vector<uint64_t> hash = file.get_values<uint64_t>("calibration");

@@ -175,8 +175,9 @@ Calibration measure_calibration(Engine& engine, const TokenWindows& windows,
   }
   // A step attends to its own rows in exact form, so what codes the rows behind it does not show; it only
   // keeps the memory of the whole text down to one layer's.
-  const Recipe recipe = Recipe::parse("turbo2(frame=plain)");
   const Geometry geometry = engine.config().geometry();
+  const bool may_code = geometry.first_full_layer() < geometry.n_layers;
+  const Recipe recipe = Recipe::parse(may_code ? "turbo2(frame=plain)" : "full");
   CalibrationMeter meter(geometry, engine.model().key_biases());
   PagePool pool;
   Workspace workspace;

@@ -51,9 +51,13 @@ void add(Checksum& hash, const Rope& rope) {
 // Saved caches, calibrations and predictors hold or know keys as RoPE turned them, so one that turns
 // otherwise is another model to them.
 std::string fingerprint_with(const GgufFile& file, const RopeOverrides& overrides) {
-  const ModelConfig own = ModelConfig::read(file);
   const ModelConfig config = ModelConfig::read(file, overrides);
-  if (config.rope == own.rope && config.window_rope == own.window_rope) return file.fingerprint();
+  try {
+    const ModelConfig own = ModelConfig::read(file);
+    if (config.rope == own.rope && config.window_rope == own.window_rope) return file.fingerprint();
+  } catch (const Error&) {
+    // By itself the file lacks what was asked for.
+  }
   const std::string of_file = file.fingerprint();
   Checksum hash;
   hash.add(std::as_bytes(std::span(of_file)));
@@ -91,8 +95,8 @@ Engine::Engine(const GgufFile& file, const EngineOptions& options, Clock::time_p
         std::make_shared<const Calibration>(load_calibration(options.calibration_path, fingerprint_));
   }
   if (!options.butler_path.empty()) {  // refused before the work of loading
-    butler_ = std::make_shared<const ButlerWeights>(
-        load_butler(options.butler_path, fingerprint_, butler_geometry(ModelConfig::read(file))));
+    butler_ = std::make_shared<const ButlerWeights>(load_butler(
+        options.butler_path, fingerprint_, butler_geometry(ModelConfig::read(file, options.rope))));
   }
   make_chat_template(file, options.chat_template);
   model_ = Model::load(file, team_, options.precision, options.rope);

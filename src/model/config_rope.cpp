@@ -141,22 +141,42 @@ void choose_divisors(const ModelKeys& keys, RopeSettings& s) {
 }
 
 void choose_attention_factor(const FileRope& file, const RopeOverrides& o, RopeSettings& s) {
-  const double given = file.attention_multiplier;
+  // The file's belong to the file's scaling and factor.
+  const bool as_in_file =
+      s.scaling == file.settings.scaling &&
+      (!o.factor || (s.scaling != RopeScaling::kYarn && s.scaling != RopeScaling::kLongRope));
+  const double given = as_in_file ? file.attention_multiplier : 0;
   s.attention_multiplier = given == 0 ? 1 : given;
   if (s.scaling == RopeScaling::kLongRope && given != 0) {  // in place of the formula
     s.attention_factor = given;
     s.attention_multiplier = 1;
   }
-  // The file's belongs to the file's factor.
-  if (s.scaling == RopeScaling::kYarn && !o.scaling && !o.factor) {
+  if (s.scaling == RopeScaling::kYarn && as_in_file) {
     s.attention_factor = file.yarn_attention_factor;
   }
   s.attention_multiplier *= o.yarn_attn_factor.value_or(1);
 }
 
+// What is asked for must count.
+void refuse_unread_overrides(const ModelKeys& keys, const RopeOverrides& o, RopeScaling scaling) {
+  const auto refuse_if = [&](bool given, const char* what) {
+    if (!given) return;
+    keys.refuse(std::string(what) + " is asked for, which RoPE scaling of type '" +
+                rope_scaling_name(scaling) + "' has not");
+  };
+  const bool is_none = scaling == RopeScaling::kNone;
+  const bool is_yarn = scaling == RopeScaling::kYarn;
+  refuse_if(is_none && o.factor, "a factor");
+  refuse_if((is_none || scaling == RopeScaling::kLinear) && o.original_tokens, "an original context");
+  refuse_if(!is_yarn && o.yarn_ext_factor, "an ext factor");
+  refuse_if(!is_yarn && o.yarn_beta_fast, "a beta_fast");
+  refuse_if(!is_yarn && o.yarn_beta_slow, "a beta_slow");
+}
+
 RopeSettings settle(const ModelKeys& keys, const FileRope& file, const RopeOverrides& o) {
   RopeSettings s = file.settings;
   s.scaling = chosen_scaling(s.scaling, o);
+  refuse_unread_overrides(keys, o, s.scaling);
   s.factor = o.factor.value_or(s.factor);
   s.base = o.base.value_or(s.base);
   s.original_tokens = o.original_tokens.value_or(s.original_tokens);
@@ -185,11 +205,13 @@ std::optional<Rope> read_window_rope(ModelKeys& keys, const FileRope& file, cons
 }
 
 std::string describe(const RopeSettings& s) {
-  if (s.scaling == RopeScaling::kNone) return "no scaling";
+  const bool has_factors = s.scaling != RopeScaling::kLongRope && !s.divisors.empty();
+  if (s.scaling == RopeScaling::kNone) return has_factors ? "the file's frequency factors" : "no scaling";
   char factor[32];
   std::snprintf(factor, sizeof factor, "%.6g", s.factor);
   const std::string text = std::string(rope_scaling_name(s.scaling)) + " by " + factor;
-  if (s.scaling != RopeScaling::kLongRope) return text;
+  if (s.scaling != RopeScaling::kLongRope)
+    return has_factors ? text + " and the file's frequency factors" : text;
   return text + (is_long(s) ? ", long" : ", short");
 }
 

@@ -235,7 +235,8 @@ void read_windows(const JsonReader& json, FolderConfig& config) {
   config.windowed.assign(config.n_layers, false);
   uint64_t window = 0;
   if (may_have_windows(json, config)) {
-    const bool unsaid = is_gemma && !json.says_null(key);
+    // Of a size that is not said, and no null: all have 4,096 but Phi-3, which then has no window.
+    const bool unsaid = config.family != Family::kPhi3 && !json.says_null(key);
     window = json.has(key) ? json.count(key, kMostTokens) : unsaid ? 4096 : 0;
     if (window > 0) config.windowed = usual_windows(json, config);
   }

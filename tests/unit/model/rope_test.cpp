@@ -139,6 +139,12 @@ TEST(RopeOverrides, TakeTheFilesPlace) {
   // The file's attention factor is that of the file's scaling.
   EXPECT_NEAR(config_of(yarn, {.factor = 8}).rope.attention_factor, 1 + 0.1 * std::log(8.0), 1e-12);
   EXPECT_EQ(config_of(yarn, {.scaling = RopeScaling::kLinear}).rope.frequencies[3], plain.frequencies[3] / 4);
+  const std::vector<std::string> multiplied =
+      plain_and({"key string llama.rope.scaling.type yarn", "key f32 llama.rope.scaling.factor 4",
+                 "key f32 llama.rope.scaling.attn_factor 0.5"});
+  EXPECT_NEAR(config_of(multiplied).rope.attention_factor, 0.5 * (1 + 0.1 * std::log(4.0)), 1e-12);
+  EXPECT_EQ(config_of(multiplied, {.scaling = RopeScaling::kNone}).rope, plain);
+  EXPECT_NEAR(config_of(multiplied, {.factor = 8}).rope.attention_factor, 1 + 0.1 * std::log(8.0), 1e-12);
   EXPECT_FALSE(RopeOverrides{}.given());
   EXPECT_TRUE(RopeOverrides{.yarn_beta_slow = 1}.given());
 }
@@ -160,11 +166,20 @@ TEST(RopeOverrides, WhatCannotBeIsRefused) {
     EXPECT_NE(refusal(kPlain, {.yarn_attn_factor = bad}), "");
     EXPECT_NE(refusal(kPlain, {.yarn_beta_fast = bad}), "");
     EXPECT_NE(refusal(kPlain, {.yarn_beta_slow = bad}), "");
-    EXPECT_EQ(refusal(kPlain, {.yarn_ext_factor = bad}) == "", bad == 0.0);
+    EXPECT_EQ(refusal(kPlain, {.scaling = RopeScaling::kYarn, .factor = 2, .yarn_ext_factor = bad}) == "",
+              bad == 0.0);
   }
   for (const RopeScaling scaling : {RopeScaling::kLinear, RopeScaling::kDynamic, RopeScaling::kYarn}) {
     EXPECT_NE(refusal(kPlain, {.scaling = scaling}).find("llama.rope.scaling.factor"), std::string::npos);
   }
+  // What the scaling does not read.
+  const RopeScaling none = RopeScaling::kNone, linear = RopeScaling::kLinear;
+  EXPECT_NE(refusal(kPlain, {.scaling = none, .factor = 4}).find("a factor is asked for"), std::string::npos);
+  EXPECT_NE(refusal(kPlain, {.factor = 4, .original_tokens = 512}).find("an original context"),
+            std::string::npos);
+  EXPECT_NE(refusal(kPlain, {.scaling = linear, .factor = 4, .yarn_beta_fast = 16}).find("a beta_fast"),
+            std::string::npos);
+  EXPECT_NE(refusal(kPlain, {.yarn_beta_slow = 2}).find("a beta_slow"), std::string::npos);
   EXPECT_NE(refusal(kPlain, {.scaling = RopeScaling::kLongRope}).find("rope_factors_long.weight"),
             std::string::npos);
   EXPECT_NE(refusal(kPlain, {.scaling = RopeScaling::kYarn, .factor = 2, .base = 1}).find("base"),

@@ -134,6 +134,7 @@ TEST(FolderConfig, WindowsAsMetadata) {
   const Json full = {"full_attention", "full_attention"};
   check("llama", with("mistral", {{"sliding_window", 16}}), 16, {true, true}, 0);
   check("llama", with("mistral", {{"sliding_window", nullptr}}), 0, {}, 0);
+  check("llama", with("mistral", {}), 4096, {true, true}, 0);  // as transformers fills it in
   check("phi3", with("phi3", {{"sliding_window", 16}}), 16, {true, true}, 0);
   check("qwen2",
         with("qwen2", {{"sliding_window", 16}, {"use_sliding_window", false}, {"max_window_layers", 1}}), 0,
