@@ -77,7 +77,12 @@ std::optional<int32_t> checked_id(const char* name, std::optional<int32_t> id, i
 bool looks_like_control(std::string_view text) {
   constexpr std::string_view kTurns[] = {"<start_of_turn>", "<end_of_turn>", "<bos>", "<eos>"};
   if (std::ranges::find(kTurns, text) != std::end(kTurns)) return true;
-  return text.size() > 4 && text.starts_with("<|") && text.ends_with("|>");
+  constexpr std::pair<std::string_view, std::string_view> kBrackets[] = {
+      {"<|", "|>"}, {"<\xEF\xBD\x9C", "\xEF\xBD\x9C>"}};  // U+FF5C is DeepSeek's bar
+  return std::ranges::any_of(kBrackets, [&](const auto& pair) {
+    return text.size() > pair.first.size() + pair.second.size() && text.starts_with(pair.first) &&
+           text.ends_with(pair.second);
+  });
 }
 
 std::vector<int32_t> read_types(const Vocabulary& vocabulary) {

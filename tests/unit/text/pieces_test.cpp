@@ -258,6 +258,21 @@ TEST(Pieces, TokensOfTurnsAreControlTokens) {  // case U35
   EXPECT_EQ(tokenizer.find_control("<end_of_turn>"), end);
 }
 
+TEST(Pieces, DeepSeeksTurnsAreControlTokens) {
+  for (const char* model : {"llama", "t5"}) {
+    Pieces p(model, true);
+    const std::string text = "<\xEF\xBD\x9CUser\xEF\xBD\x9C>";
+    const int32_t user = p.add(text, 0, kTokenUserDefined);
+    const int32_t bars = p.add("<\xEF\xBD\x9C>", 0, kTokenUserDefined);
+    const Tokenizer tokenizer(p.view());
+    EXPECT_TRUE(tokenizer.is_control(user));
+    EXPECT_FALSE(tokenizer.is_control(bars));
+    const Ids ids = encode(tokenizer, "a" + text);
+    EXPECT_EQ(std::count(ids.begin(), ids.end(), user), 0);
+    EXPECT_EQ(tokenizer.encode(text, ControlTokens::kParse), Ids{user});
+  }
+}
+
 TEST(Pieces, ContradictionsAreErrors) {
   Pieces p("llama", true);
   p.view();
