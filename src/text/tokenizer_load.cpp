@@ -85,19 +85,42 @@ bool looks_like_control(std::string_view text) {
   });
 }
 
+// The tokens at both ends of a text, as the file names them; checked later.
+std::vector<int32_t> named_ends(const Vocabulary& vocabulary) {
+  std::vector<int32_t> ids = vocabulary.end_ids;
+  for (const auto& id : {vocabulary.bos_id, vocabulary.eos_id, vocabulary.eot_id, vocabulary.eom_id}) {
+    if (id) ids.push_back(*id);
+  }
+  return ids;
+}
+
+bool is_made_by_merge(const Vocabulary& vocabulary, std::string_view token) {
+  return std::ranges::any_of(vocabulary.merges, [&](std::string_view merge) {
+    const size_t space = merge.find(' ');
+    return merge.size() == token.size() + 1 && space < merge.size() &&
+           merge.substr(0, space) == token.substr(0, space) &&
+           merge.substr(space + 1) == token.substr(space);
+  });
+}
+
+// Files without types, and some with, call "</s>" a normal token. A token that ends a text and looks like a
+// marker is a control token all the same, unless merges need it.
+bool is_control_at_end(const Vocabulary& vocabulary, int32_t type, std::string_view text) {
+  if (type == kTokenUserDefined) return true;
+  const bool is_marker = text.size() > 2 && text.starts_with('<') && text.ends_with('>');
+  return type == kTokenNormal && is_marker && !is_made_by_merge(vocabulary, text);
+}
+
 std::vector<int32_t> read_types(const Vocabulary& vocabulary) {
   std::vector<int32_t> types = vocabulary.token_types;
   for (size_t id = 0; id < types.size(); ++id) {
     const bool control = looks_like_control(vocabulary.tokens[id]);
     if (types[id] == kTokenUserDefined && control) types[id] = kTokenControl;
   }
-  std::vector<int32_t> named = vocabulary.end_ids;
-  for (const auto& id : {vocabulary.bos_id, vocabulary.eos_id, vocabulary.eot_id, vocabulary.eom_id}) {
-    if (id) named.push_back(*id);
-  }
-  for (const int32_t id : named) {  // checked later
+  for (const int32_t id : named_ends(vocabulary)) {
     const auto at = static_cast<size_t>(id);
-    if (id >= 0 && at < types.size() && types[at] == kTokenUserDefined) types[at] = kTokenControl;
+    if (id < 0 || at >= types.size()) continue;
+    if (is_control_at_end(vocabulary, types[at], vocabulary.tokens[at])) types[at] = kTokenControl;
   }
   return types;
 }
