@@ -192,7 +192,9 @@ class Reader {
     if (found == vocabulary_.tokens.end())
       throw Error("its unknown token '" + unknown_text_ + "' is not in the vocabulary");
     vocabulary_.unk_id = static_cast<int32_t>(found - vocabulary_.tokens.begin());
-    vocabulary_.token_types[static_cast<size_t>(*vocabulary_.unk_id)] = kTokenUnknown;
+    // Another special token stays one, and the tokenizer makes no text into it.
+    int32_t& type = vocabulary_.token_types[static_cast<size_t>(*vocabulary_.unk_id)];
+    if (type != kTokenControl || unknown_text_ == "<unk>") type = kTokenUnknown;
   }
 
   void read_merges() {

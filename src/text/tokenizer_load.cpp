@@ -98,8 +98,7 @@ bool is_made_by_merge(const Vocabulary& vocabulary, std::string_view token) {
   return std::ranges::any_of(vocabulary.merges, [&](std::string_view merge) {
     const size_t space = merge.find(' ');
     return merge.size() == token.size() + 1 && space < merge.size() &&
-           merge.substr(0, space) == token.substr(0, space) &&
-           merge.substr(space + 1) == token.substr(space);
+           merge.substr(0, space) == token.substr(0, space) && merge.substr(space + 1) == token.substr(space);
   });
 }
 
@@ -285,12 +284,30 @@ std::shared_ptr<const WordModel> make_model(const Vocabulary& vocabulary, Kind k
   return std::make_shared<MergeModel>(pieces.table, vocabulary.merges, std::move(options));
 }
 
+// "<unk>", "[UNK]", "<|unk|>" and the like.
+bool is_plain_unknown(std::string_view text) {
+  constexpr std::string_view kNames[] = {"unk", "UNK", "unknown", "UNKNOWN"};
+  constexpr std::string_view kBrackets = "<>[]|";
+  const size_t begin = std::min(text.find_first_not_of(kBrackets), text.size());
+  const size_t end = text.find_last_not_of(kBrackets) + 1;
+  return begin < end && std::ranges::find(kNames, text.substr(begin, end - begin)) != std::end(kNames);
+}
+
 // The token for what no other spells; byte-level vocabularies drop such bytes unless the file names one.
+// None where it also ends a text or marks a turn, as in GPT-2's vocabulary: text must never become that.
 int32_t unknown_id(const Vocabulary& vocabulary, Kind kind, const std::vector<int32_t>& types) {
-  if (vocabulary.unk_id) return *vocabulary.unk_id;
-  if (kind == Kind::kByteLevel || vocabulary.rules) return PieceTable::kNone;
-  const auto found = std::ranges::find(types, kTokenUnknown);
-  return found == types.end() ? PieceTable::kNone : static_cast<int32_t>(found - types.begin());
+  int32_t id = vocabulary.unk_id.value_or(PieceTable::kNone);
+  if (!vocabulary.unk_id && kind != Kind::kByteLevel && !vocabulary.rules) {
+    const auto found = std::ranges::find(types, kTokenUnknown);
+    if (found != types.end()) id = static_cast<int32_t>(found - types.begin());
+  }
+  if (id == PieceTable::kNone) return id;
+  const std::vector<int32_t> ends = named_ends(vocabulary);
+  if (std::ranges::find(ends, id) != ends.end()) return PieceTable::kNone;
+  const auto at = static_cast<size_t>(id);
+  const std::string_view text = vocabulary.tokens[at];
+  const bool marks = types[at] == kTokenControl || looks_like_control(text);
+  return marks && !is_plain_unknown(text) ? PieceTable::kNone : id;
 }
 
 }  // namespace
