@@ -197,6 +197,29 @@ TEST(TokenizerJson, WhatGgufCannotSayIsSaid) {
   file.pre_tokenizer = R"({"type":"Digits","individual_digits":true})";
   EXPECT_EQ(read_tokenizer_json(file.text(), "t.json").gguf_obstacle,
             "it cannot say how its pre-tokenizer cuts a text");
+  file = File();
+  file.model.insert(1, R"("ignore_merges":true,)");
+  EXPECT_EQ(read_tokenizer_json(file.text(), "t.json").gguf_obstacle,
+            "it cannot say that a word that is a token is not merged");
+  file = File();
+  file.model.replace(file.model.find("true"), 4, "false");
+  EXPECT_EQ(read_tokenizer_json(file.text(), "t.json").gguf_obstacle,
+            "it cannot say that neighbours that no token spells stay apart");
+}
+
+TEST(TokenizerJson, GgufCutsUnigramTextsAtTheMarkOnly) {
+  File file;
+  file.model = R"({"type":"Unigram","vocab":[["▁",-3],["<s>",0],["a",-1.5],["▁a",-2]]})";
+  file.normalizer = "null";
+  const std::string metaspace =
+      R"({"type":"Metaspace","replacement":"▁","prepend_scheme":"always","split":true})";
+  file.decoder = metaspace;
+  file.pre_tokenizer = metaspace;
+  EXPECT_EQ(read_tokenizer_json(file.text(), "t.json").gguf_obstacle, "");
+  file.pre_tokenizer = R"({"type":"Sequence","pretokenizers":[)" + metaspace +
+                       R"(,{"type":"Digits","individual_digits":true}]})";
+  EXPECT_EQ(read_tokenizer_json(file.text(), "t.json").gguf_obstacle,
+            "it cannot say how its pre-tokenizer cuts a text");
 }
 
 // Merges written as scores, as GGUF has them, give the same tokens.
@@ -228,6 +251,8 @@ TEST(TokenizerJson, ScoresCannotSayMergesThatAreLeftOut) {
   file.added = "[]";
   const OwnedVocabulary vocabulary = read_tokenizer_json(file.text(), "t.json");
   EXPECT_THROW(scores_of_merges(vocabulary), Error);
+  file.model = R"({"type":"BPE","vocab":{"a":0,"b":1,"ab":2,"ba":3,"<s>":4},"merges":["a b"]})";
+  EXPECT_THROW(scores_of_merges(read_tokenizer_json(file.text(), "t.json")), Error);
 }
 
 class TokenizerFolder : public test::TemporaryFolder {};
