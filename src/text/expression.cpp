@@ -49,7 +49,7 @@ std::string message_of(int code) {
 // One search through a text: matches with limits that grow while the text can pay for them.
 class Search {
  public:
-  Search(const pcre2_code* code, const std::string& pattern, StepBudget& budget)
+  Search(const pcre2_code* code, const std::string& pattern, MatchBudget& budget)
       : code_(code),
         pattern_(pattern),
         data_(pcre2_match_data_create(1, nullptr)),
@@ -115,7 +115,7 @@ class Search {
   std::unique_ptr<pcre2_match_data, FreeMatchData> data_;
   std::unique_ptr<pcre2_match_context, FreeMatchContext> context_;
   std::unique_ptr<pcre2_jit_stack, FreeJitStack> stack_;  // once it was needed
-  StepBudget& budget_;
+  MatchBudget& budget_;
 };
 
 // Size of the UTF-8 at the start of `text`.
@@ -151,9 +151,9 @@ void find_in_valid(Search& search, std::string_view text, size_t offset,
 
 }  // namespace
 
-StepBudget::StepBudget(size_t text_bytes) : left_(kStepsOfText + kStepsOfByte * text_bytes) {}
+MatchBudget::MatchBudget(size_t text_bytes) : left_(kStepsOfText + kStepsOfByte * text_bytes) {}
 
-bool StepBudget::pay(uint64_t n_steps) {
+bool MatchBudget::pay(uint64_t n_steps) {
   if (left_ < n_steps) return false;
   left_ -= n_steps;
   return true;
@@ -181,7 +181,7 @@ Expression::Expression(std::string_view pattern) : pattern_(pattern) {
       compiled.release(), [](const pcre2_code* c) { pcre2_code_free(const_cast<pcre2_code*>(c)); });
 }
 
-void Expression::find_all(std::string_view text, StepBudget& budget, std::vector<Match>& matches) const {
+void Expression::find_all(std::string_view text, MatchBudget& budget, std::vector<Match>& matches) const {
   matches.clear();
   Search search(code_.get(), pattern_, budget);
   for (size_t at = 0; at < text.size();) {

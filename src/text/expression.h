@@ -14,9 +14,9 @@ struct pcre2_real_code_8;
 namespace quire {
 
 // The steps that all searches in one text may take together, however many pieces it was cut into.
-class StepBudget {
+class MatchBudget {
  public:
-  explicit StepBudget(size_t text_bytes);
+  explicit MatchBudget(size_t text_bytes);
 
   // False if that many are not left; then none are taken.
   bool pay(uint64_t n_steps);
@@ -40,7 +40,7 @@ class Expression {
   // and what lies on one side of them is not seen from the other. An expression that needs too many steps is
   // an Error: the steps allowed grow with the text, so that no expression can hold a program up for long.
   // `budget` is that of the text that this one is a piece of.
-  void find_all(std::string_view text, StepBudget& budget, std::vector<Match>& matches) const;
+  void find_all(std::string_view text, MatchBudget& budget, std::vector<Match>& matches) const;
 
   const std::string& pattern() const { return pattern_; }
 

@@ -35,7 +35,7 @@ void replace_text(std::string_view pattern, std::string_view content, size_t max
   text = std::move(out);
 }
 
-void replace_matches(const Expression& expression, std::string_view content, StepBudget& budget,
+void replace_matches(const Expression& expression, std::string_view content, MatchBudget& budget,
                      size_t max_bytes, std::string& text) {
   std::vector<Expression::Match> matches;
   expression.find_all(text, budget, matches);
@@ -82,7 +82,7 @@ Normalizer::Normalizer(std::span<const NormalStep> steps) {
 void Normalizer::apply(TextPlace place, std::string& text) const {
   using Kind = NormalStep::Kind;
   const size_t max_bytes = std::min(kMaxTextBytes, std::max(kAlwaysAllowedBytes, kMaxGrowth * text.size()));
-  StepBudget budget(text.size());
+  MatchBudget budget(text.size());
   for (const auto& [step, expression] : steps_) {
     if (text.empty()) return;
     switch (step.kind) {

@@ -75,7 +75,7 @@ std::vector<std::string_view> PreTokenizer::cut(std::string_view text) const {
   std::vector<std::string_view> smaller;
   std::vector<Expression::Match> matches;
   std::vector<Part> parts;
-  StepBudget budget(text.size());
+  MatchBudget budget(text.size());
   for (const Step& step : steps_) {
     smaller.clear();
     for (const std::string_view piece : pieces) {

@@ -13,7 +13,7 @@ using Found = std::vector<std::string>;
 
 Found find(std::string_view pattern, std::string_view text) {
   std::vector<Expression::Match> matches;
-  StepBudget budget(text.size());
+  MatchBudget budget(text.size());
   Expression(pattern).find_all(text, budget, matches);
   Found found;
   for (const Expression::Match& match : matches)
