@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -71,6 +72,19 @@ std::optional<TensorType> checked_type(std::string name) {
   throw Error("there is no type '" + name + "'" + did_you_mean(name, names, "; there are " + list));
 }
 
+void add_tokenizer(const GgufFile& model, MetadataBuilder& metadata, std::vector<std::string>& notes) {
+  const OwnedVocabulary vocabulary = read_vocabulary(model);
+  const uint64_t n_rows = model.tensor("token_embd.weight").n_rows();
+  const std::string_view architecture = model.get_string_or("general.architecture", "");
+  try {
+    for (const std::string& note : add_vocabulary(vocabulary, architecture, n_rows, metadata)) {
+      notes.push_back(model.path() + ": " + note);
+    }
+  } catch (const Error& error) {
+    throw Error(model.path() + ": " + error.what());
+  }
+}
+
 // Of a folder the tokenizer lies in files of its own; a GGUF file has these keys already. "none" is
 // llama.cpp's word for a model without a vocabulary.
 MetadataBuilder missing_metadata(const GgufFile& model, std::vector<std::string>& notes) {
@@ -78,7 +92,7 @@ MetadataBuilder missing_metadata(const GgufFile& model, std::vector<std::string>
   const std::filesystem::path folder(model.path());
   if (!std::filesystem::is_directory(folder)) return metadata;
   if (std::filesystem::exists(folder / "tokenizer.json")) {
-    add_vocabulary(read_vocabulary(model), model.tensor("token_embd.weight").n_rows(), metadata);
+    add_tokenizer(model, metadata, notes);
   } else {
     metadata.add_text("tokenizer.ggml.model", "none");
     notes.push_back(model.path() + ": there is no tokenizer.json, so the file has no tokenizer either");

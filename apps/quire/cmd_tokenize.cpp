@@ -76,7 +76,7 @@ int run(const TokenizeOptions& options) {
   if (options.decoding && options.input.given()) throw Error("give a text or --decode, not both");
   const std::string text = options.decoding ? "" : read_text(options.input, LastNewline::kKeep);
   const GgufFile file = open_model(options.model);
-  const Tokenizer tokenizer(read_vocabulary(file));
+  const Tokenizer tokenizer = load_tokenizer(file);
   if (options.decoding) {
     print_text(options, tokenizer);
     return kOk;

@@ -35,7 +35,7 @@ uint64_t smallest_limit(uint64_t a, uint64_t b) { return a == 0 || b == 0 ? std:
 Tokenizer read_tokenizer(const GgufFile& file, const RopeOverrides& rope) {
   ops();
   const ModelConfig config = ModelConfig::read(file, rope);
-  Tokenizer tokenizer(read_vocabulary(file));
+  Tokenizer tokenizer = load_tokenizer(file);
   if (static_cast<size_t>(tokenizer.size()) > config.vocabulary) {
     throw Error(file.path() + ": the tokenizer has " + std::to_string(tokenizer.size()) +
                 " tokens but the model embeds only " + std::to_string(config.vocabulary));

@@ -104,6 +104,15 @@ OwnedVocabulary read_vocabulary(const GgufFile& file) {
   return read_gguf_vocabulary(file);
 }
 
+Tokenizer load_tokenizer(const GgufFile& file) {
+  const OwnedVocabulary vocabulary = read_vocabulary(file);
+  try {
+    return Tokenizer(vocabulary);
+  } catch (const Error& error) {
+    throw Error(file.path() + ": " + error.what());
+  }
+}
+
 std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view text, ControlTokens control) {
   std::vector<int32_t> ids = tokenizer.encode(text, control);
   if (tokenizer.add_bos() && (ids.empty() || ids.front() != tokenizer.bos_id())) {

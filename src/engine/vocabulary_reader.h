@@ -15,6 +15,9 @@ namespace quire {
 // Throws Error of one sentence when something needed is missing or has the wrong type.
 OwnedVocabulary read_vocabulary(const GgufFile& file);
 
+// The tokenizer of that vocabulary. An Error names the file.
+Tokenizer load_tokenizer(const GgufFile& file);
+
 // The tokens of a text that begins a sequence: as the vocabulary wants it, with its begin token first (once,
 // also when the text spells it out). `control`: whether control tokens spelled out in the text become tokens.
 std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view text, ControlTokens control);

@@ -1,5 +1,6 @@
 #include "engine/vocabulary_writer.h"
 
+#include <algorithm>
 #include <optional>
 #include <span>
 #include <string>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "text/pre_tokenizer.h"
 
 namespace quire {
 namespace {
@@ -24,6 +26,55 @@ std::optional<int32_t> second_end(const Vocabulary& vocabulary) {
   return std::nullopt;
 }
 
+void check_obstacles(const Vocabulary& vocabulary, bool is_phi3) {
+  const auto refuse = [](const std::string& why) {
+    throw Error("the tokenizer cannot be written as GGUF: " + why);
+  };
+  if (!vocabulary.gguf_obstacle.empty()) refuse(vocabulary.gguf_obstacle);
+  for (const LiteralRule& rule : vocabulary.literals) {
+    const std::string token(vocabulary.tokens[static_cast<size_t>(rule.id)]);
+    if (rule.strip_left || (rule.strip_right && !is_phi3)) {
+      refuse("it cannot say that the token '" + token + "' takes in the white space beside it");
+    }
+    if (rule.single_word) refuse("it cannot say that the token '" + token + "' stands between words only");
+  }
+}
+
+std::vector<std::string> notes_of(const Vocabulary& vocabulary, bool is_phi3) {
+  std::vector<std::string> notes;
+  const auto has_step = [&](const std::vector<NormalStep>& steps, auto... kinds) {
+    return std::ranges::any_of(steps, [&](const NormalStep& step) { return ((step.kind == kinds) || ...); });
+  };
+  using Kind = NormalStep::Kind;
+  if (vocabulary.model == "gpt2" && vocabulary.rules &&
+      vocabulary.rules->normalizer != pre_tokenizer_family(vocabulary.pre_tokenizer).normalizer) {
+    notes.push_back(
+        "GGUF cannot say that text is brought into NFC first, so text in other forms becomes other "
+        "tokens");
+  }
+  if (vocabulary.model != "gpt2" && vocabulary.rules &&
+      (has_step(vocabulary.rules->normalizer, Kind::kPrependOnce, Kind::kPrependFirst) ||
+       has_step(vocabulary.rules->marking, Kind::kPrependOnce, Kind::kPrependFirst))) {
+    notes.push_back(
+        "in GGUF a space comes before every text, also before one that begins with a space and "
+        "behind control tokens, where tokenizer.json may put none");
+  }
+  if (is_phi3 && vocabulary.model != "llama" &&
+      std::ranges::any_of(vocabulary.literals, &LiteralRule::strip_right)) {
+    notes.push_back("GGUF cannot say that control tokens take in the white space that follows");
+  }
+  const auto is_lost = [&](int32_t id) {
+    return id != vocabulary.eos_id && id != vocabulary.eom_id && id != second_end(vocabulary);
+  };
+  for (const int32_t id : vocabulary.end_ids) {
+    if (!is_lost(id)) continue;
+    notes.push_back("GGUF has no key for a third token that ends a generation, so token " +
+                    std::to_string(id) + " does so only where its text is a well-known one");
+    break;
+  }
+  return notes;
+}
+
 // What SentencePiece's models have beside their tokens.
 void add_scores(const Vocabulary& vocabulary, uint64_t n_rows, MetadataBuilder& metadata) {
   const std::vector<double> scores =
@@ -37,10 +88,10 @@ void add_scores(const Vocabulary& vocabulary, uint64_t n_rows, MetadataBuilder& 
 
 }  // namespace
 
-void add_vocabulary(const Vocabulary& vocabulary, uint64_t n_rows, MetadataBuilder& metadata) {
-  if (!vocabulary.gguf_obstacle.empty()) {
-    throw Error("the tokenizer cannot be written as GGUF: " + vocabulary.gguf_obstacle);
-  }
+std::vector<std::string> add_vocabulary(const Vocabulary& vocabulary, std::string_view architecture,
+                                        uint64_t n_rows, MetadataBuilder& metadata) {
+  const bool is_phi3 = architecture == "phi3";
+  check_obstacles(vocabulary, is_phi3);
   std::vector<std::string_view> tokens = vocabulary.tokens;
   std::vector<int32_t> types = vocabulary.token_types;
   if (tokens.size() > n_rows) {
@@ -71,6 +122,7 @@ void add_vocabulary(const Vocabulary& vocabulary, uint64_t n_rows, MetadataBuild
   add_id("tokenizer.ggml.padding_token_id", vocabulary.pad_id, metadata);
   metadata.add("tokenizer.ggml.add_bos_token", vocabulary.add_bos);
   metadata.add("tokenizer.ggml.add_eos_token", vocabulary.add_eos);
+  return notes_of(vocabulary, is_phi3);
 }
 
 }  // namespace quire

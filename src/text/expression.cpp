@@ -49,12 +49,12 @@ std::string message_of(int code) {
 // One search through a text: matches with limits that grow while the text can pay for them.
 class Search {
  public:
-  Search(const pcre2_code* code, const std::string& pattern, size_t text_bytes)
+  Search(const pcre2_code* code, const std::string& pattern, MatchBudget& budget)
       : code_(code),
         pattern_(pattern),
         data_(pcre2_match_data_create(1, nullptr)),
         context_(pcre2_match_context_create(nullptr)),
-        steps_left_(kStepsOfText + kStepsOfByte * text_bytes) {
+        budget_(budget) {
     if (!data_ || !context_) throw std::bad_alloc();
     pcre2_set_heap_limit(context_.get(), kHeapKibibytes);
     pcre2_set_match_limit(context_.get(), kFewSteps);
@@ -90,8 +90,7 @@ class Search {
 
   uint32_t raise(uint32_t limit) {
     const uint32_t raised = limit * 16;
-    if (steps_left_ < raised) fail("needs too many steps on this text");
-    steps_left_ -= raised;
+    if (!budget_.pay(raised)) fail("needs too many steps on this text");
     pcre2_set_match_limit(context_.get(), raised);
     return raised;
   }
@@ -116,7 +115,7 @@ class Search {
   std::unique_ptr<pcre2_match_data, FreeMatchData> data_;
   std::unique_ptr<pcre2_match_context, FreeMatchContext> context_;
   std::unique_ptr<pcre2_jit_stack, FreeJitStack> stack_;  // once it was needed
-  uint64_t steps_left_;
+  MatchBudget& budget_;
 };
 
 // Size of the UTF-8 at the start of `text`.
@@ -152,6 +151,14 @@ void find_in_valid(Search& search, std::string_view text, size_t offset,
 
 }  // namespace
 
+MatchBudget::MatchBudget(size_t text_bytes) : left_(kStepsOfText + kStepsOfByte * text_bytes) {}
+
+bool MatchBudget::pay(uint64_t n_steps) {
+  if (left_ < n_steps) return false;
+  left_ -= n_steps;
+  return true;
+}
+
 Expression::Expression(std::string_view pattern) : pattern_(pattern) {
   if (pattern.size() > kMaxPatternBytes)
     throw Error("a regular expression of the tokenizer is longer than 64 KiB");
@@ -174,9 +181,9 @@ Expression::Expression(std::string_view pattern) : pattern_(pattern) {
       compiled.release(), [](const pcre2_code* c) { pcre2_code_free(const_cast<pcre2_code*>(c)); });
 }
 
-void Expression::find_all(std::string_view text, std::vector<Match>& matches) const {
+void Expression::find_all(std::string_view text, MatchBudget& budget, std::vector<Match>& matches) const {
   matches.clear();
-  Search search(code_.get(), pattern_, text.size());
+  Search search(code_.get(), pattern_, budget);
   for (size_t at = 0; at < text.size();) {
     const size_t n_valid = valid_bytes(text.substr(at));
     if (n_valid > 0) find_in_valid(search, text.substr(at, n_valid), at, matches);

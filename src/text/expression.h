@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -11,6 +12,18 @@
 struct pcre2_real_code_8;
 
 namespace quire {
+
+// The steps that all searches in one text may take together, however many pieces it was cut into.
+class MatchBudget {
+ public:
+  explicit MatchBudget(size_t text_bytes);
+
+  // False if that many are not left; then none are taken.
+  bool pay(uint64_t n_steps);
+
+ private:
+  uint64_t left_;
+};
 
 // Immutable, cheap to copy, safe to use from many threads.
 class Expression {
@@ -26,7 +39,8 @@ class Expression {
   // All matches in `text`, from left to right, without empty ones. Bytes that are not UTF-8 match nothing,
   // and what lies on one side of them is not seen from the other. An expression that needs too many steps is
   // an Error: the steps allowed grow with the text, so that no expression can hold a program up for long.
-  void find_all(std::string_view text, std::vector<Match>& matches) const;
+  // `budget` is that of the text that this one is a piece of.
+  void find_all(std::string_view text, MatchBudget& budget, std::vector<Match>& matches) const;
 
   const std::string& pattern() const { return pattern_; }
 

@@ -20,12 +20,15 @@ class Normalizer {
  public:
   Normalizer() = default;
 
-  // Throws Error for an expression that is not understood.
+  // Throws Error for an expression that is not understood, and for more than kMaxSteps steps.
   explicit Normalizer(std::span<const NormalStep> steps);
 
   bool empty() const { return steps_.empty(); }
 
+  // A text that grows beyond 64 times its size is an Error (up to 64 KiB it may), as is one beyond 2 GiB.
   void apply(TextPlace place, std::string& text) const;
+
+  static constexpr size_t kMaxSteps = 128;
 
  private:
   struct Step {

@@ -75,10 +75,11 @@ std::vector<std::string_view> PreTokenizer::cut(std::string_view text) const {
   std::vector<std::string_view> smaller;
   std::vector<Expression::Match> matches;
   std::vector<Part> parts;
+  MatchBudget budget(text.size());
   for (const Step& step : steps_) {
     smaller.clear();
     for (const std::string_view piece : pieces) {
-      step.expression.find_all(piece, matches);
+      step.expression.find_all(piece, budget, matches);
       list_parts(piece.size(), matches, step.inverted, parts);
       join_parts(step.behavior, parts);
       for (const Part& part : parts) smaller.push_back(piece.substr(part.begin, part.end - part.begin));

@@ -192,7 +192,9 @@ class Reader {
     if (found == vocabulary_.tokens.end())
       throw Error("its unknown token '" + unknown_text_ + "' is not in the vocabulary");
     vocabulary_.unk_id = static_cast<int32_t>(found - vocabulary_.tokens.begin());
-    vocabulary_.token_types[static_cast<size_t>(*vocabulary_.unk_id)] = kTokenUnknown;
+    // Another special token stays one, and the tokenizer makes no text into it.
+    int32_t& type = vocabulary_.token_types[static_cast<size_t>(*vocabulary_.unk_id)];
+    if (type != kTokenControl || unknown_text_ == "<unk>") type = kTokenUnknown;
   }
 
   void read_merges() {
@@ -214,6 +216,11 @@ class Reader {
     if (ends.after) vocabulary_.eos_id = static_cast<int32_t>(*ends.after);
     vocabulary_.add_bos = ends.before.has_value();
     vocabulary_.add_eos = ends.after.has_value();
+  }
+
+  // Whether there is text that becomes the unknown token.
+  bool has_unknown() const {
+    return vocabulary_.unk_id && std::ranges::count(vocabulary_.token_types, kTokenByte) < 256;
   }
 
   // Sets what GGUF has keys for, and says why they do not suffice.
@@ -242,9 +249,18 @@ class Reader {
     vocabulary_.add_space_prefix = std::ranges::any_of(steps, is_prefix);
     std::erase_if(steps, is_prefix);
     if (steps != std::vector<NormalStep>{mark}) return "it cannot say what its normalizer does";
-    const bool cuts =
-        std::ranges::any_of(rules.splits, [](const SplitStep& step) { return step.expression != " "; });
-    if (cuts && vocabulary_.model == "llama") return "it cannot say how its pre-tokenizer cuts a text";
+    // Behind the mark there is no " " to cut at. Unigram models' tokens have the mark in front, if at all, so
+    // a cut there changes nothing.
+    const bool is_unigram = vocabulary_.model == "t5";
+    const SplitStep at_marks{std::string(kSpaceMark), SplitBehavior::kMergedWithNext, false};
+    const bool cuts = std::ranges::any_of(rules.splits, [&](const SplitStep& step) {
+      return step.expression != " " && !(is_unigram && step == at_marks);
+    });
+    if (cuts) return "it cannot say how its pre-tokenizer cuts a text";
+    if (is_unigram) return {};
+    if (vocabulary_.ignore_merges) return "it cannot say that a word that is a token is not merged";
+    if (!vocabulary_.fuse_unknown && has_unknown())
+      return "it cannot say that neighbours that no token spells stay apart";
     return {};
   }
 

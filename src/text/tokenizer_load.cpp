@@ -77,7 +77,37 @@ std::optional<int32_t> checked_id(const char* name, std::optional<int32_t> id, i
 bool looks_like_control(std::string_view text) {
   constexpr std::string_view kTurns[] = {"<start_of_turn>", "<end_of_turn>", "<bos>", "<eos>"};
   if (std::ranges::find(kTurns, text) != std::end(kTurns)) return true;
-  return text.size() > 4 && text.starts_with("<|") && text.ends_with("|>");
+  constexpr std::pair<std::string_view, std::string_view> kBrackets[] = {
+      {"<|", "|>"}, {"<\xEF\xBD\x9C", "\xEF\xBD\x9C>"}};  // U+FF5C is DeepSeek's bar
+  return std::ranges::any_of(kBrackets, [&](const auto& pair) {
+    return text.size() > pair.first.size() + pair.second.size() && text.starts_with(pair.first) &&
+           text.ends_with(pair.second);
+  });
+}
+
+// The tokens at both ends of a text, as the file names them; checked later.
+std::vector<int32_t> named_ends(const Vocabulary& vocabulary) {
+  std::vector<int32_t> ids = vocabulary.end_ids;
+  for (const auto& id : {vocabulary.bos_id, vocabulary.eos_id, vocabulary.eot_id, vocabulary.eom_id}) {
+    if (id) ids.push_back(*id);
+  }
+  return ids;
+}
+
+bool is_made_by_merge(const Vocabulary& vocabulary, std::string_view token) {
+  return std::ranges::any_of(vocabulary.merges, [&](std::string_view merge) {
+    const size_t space = merge.find(' ');
+    return merge.size() == token.size() + 1 && space < merge.size() &&
+           merge.substr(0, space) == token.substr(0, space) && merge.substr(space + 1) == token.substr(space);
+  });
+}
+
+// Files without types, and some with, call "</s>" a normal token. A token that ends a text and looks like a
+// marker is a control token all the same, unless merges need it.
+bool is_control_at_end(const Vocabulary& vocabulary, int32_t type, std::string_view text) {
+  if (type == kTokenUserDefined) return true;
+  const bool is_marker = text.size() > 2 && text.starts_with('<') && text.ends_with('>');
+  return type == kTokenNormal && is_marker && !is_made_by_merge(vocabulary, text);
 }
 
 std::vector<int32_t> read_types(const Vocabulary& vocabulary) {
@@ -86,13 +116,10 @@ std::vector<int32_t> read_types(const Vocabulary& vocabulary) {
     const bool control = looks_like_control(vocabulary.tokens[id]);
     if (types[id] == kTokenUserDefined && control) types[id] = kTokenControl;
   }
-  std::vector<int32_t> named = vocabulary.end_ids;
-  for (const auto& id : {vocabulary.bos_id, vocabulary.eos_id, vocabulary.eot_id, vocabulary.eom_id}) {
-    if (id) named.push_back(*id);
-  }
-  for (const int32_t id : named) {  // checked later
+  for (const int32_t id : named_ends(vocabulary)) {
     const auto at = static_cast<size_t>(id);
-    if (id >= 0 && at < types.size() && types[at] == kTokenUserDefined) types[at] = kTokenControl;
+    if (id < 0 || at >= types.size()) continue;
+    if (is_control_at_end(vocabulary, types[at], vocabulary.tokens[at])) types[at] = kTokenControl;
   }
   return types;
 }
@@ -257,12 +284,30 @@ std::shared_ptr<const WordModel> make_model(const Vocabulary& vocabulary, Kind k
   return std::make_shared<MergeModel>(pieces.table, vocabulary.merges, std::move(options));
 }
 
+// "<unk>", "[UNK]", "<|unk|>" and the like.
+bool is_plain_unknown(std::string_view text) {
+  constexpr std::string_view kNames[] = {"unk", "UNK", "unknown", "UNKNOWN"};
+  constexpr std::string_view kBrackets = "<>[]|";
+  const size_t begin = std::min(text.find_first_not_of(kBrackets), text.size());
+  const size_t end = text.find_last_not_of(kBrackets) + 1;
+  return begin < end && std::ranges::find(kNames, text.substr(begin, end - begin)) != std::end(kNames);
+}
+
 // The token for what no other spells; byte-level vocabularies drop such bytes unless the file names one.
+// None where it also ends a text or marks a turn, as in GPT-2's vocabulary: text must never become that.
 int32_t unknown_id(const Vocabulary& vocabulary, Kind kind, const std::vector<int32_t>& types) {
-  if (vocabulary.unk_id) return *vocabulary.unk_id;
-  if (kind == Kind::kByteLevel || vocabulary.rules) return PieceTable::kNone;
-  const auto found = std::ranges::find(types, kTokenUnknown);
-  return found == types.end() ? PieceTable::kNone : static_cast<int32_t>(found - types.begin());
+  int32_t id = vocabulary.unk_id.value_or(PieceTable::kNone);
+  if (!vocabulary.unk_id && kind != Kind::kByteLevel && !vocabulary.rules) {
+    const auto found = std::ranges::find(types, kTokenUnknown);
+    if (found != types.end()) id = static_cast<int32_t>(found - types.begin());
+  }
+  if (id == PieceTable::kNone) return id;
+  const std::vector<int32_t> ends = named_ends(vocabulary);
+  if (std::ranges::find(ends, id) != ends.end()) return PieceTable::kNone;
+  const auto at = static_cast<size_t>(id);
+  const std::string_view text = vocabulary.tokens[at];
+  const bool marks = types[at] == kTokenControl || looks_like_control(text);
+  return marks && !is_plain_unknown(text) ? PieceTable::kNone : id;
 }
 
 }  // namespace

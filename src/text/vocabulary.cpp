@@ -9,7 +9,12 @@ namespace quire {
 std::vector<double> scores_of_merges(const Vocabulary& vocabulary) {
   std::unordered_map<std::string_view, size_t> ids;
   ids.reserve(vocabulary.tokens.size());
-  for (size_t id = 0; id < vocabulary.tokens.size(); ++id) ids.emplace(vocabulary.tokens[id], id);
+  const auto is_piece = [&](size_t id) {
+    return vocabulary.token_types[id] == kTokenNormal || vocabulary.token_types[id] == kTokenUserDefined;
+  };
+  for (size_t id = 0; id < vocabulary.tokens.size(); ++id) {
+    if (is_piece(id)) ids.emplace(vocabulary.tokens[id], id);
+  }
 
   // A token ranks with the first of its merges; the others must come before the merges of any other token.
   constexpr size_t kNone = ~size_t{0};
@@ -35,8 +40,8 @@ std::vector<double> scores_of_merges(const Vocabulary& vocabulary) {
   }
   std::vector<double> scores(vocabulary.tokens.size(), 0);
   for (size_t id = 0; id < scores.size(); ++id) {
-    if (first[id] == kNone) continue;
-    scores[id] = -1.0 - static_cast<double>(first[id]);
+    // By scores a token is made of any two that spell it, also one that no merge makes.
+    if (first[id] == kNone && vocabulary.token_types[id] != kTokenNormal) continue;
     const std::string_view token = vocabulary.tokens[id];
     size_t n_ways = 0;
     for (size_t at = 1; at < token.size(); ++at) {
@@ -46,6 +51,7 @@ std::vector<double> scores_of_merges(const Vocabulary& vocabulary) {
       throw Error("the token '" + std::string(token) + "' can be made in " + std::to_string(n_ways) +
                   " ways, of which only " + std::to_string(n_merges[id]) + " are merges");
     }
+    if (first[id] != kNone) scores[id] = -1.0 - static_cast<double>(first[id]);
   }
   return scores;
 }

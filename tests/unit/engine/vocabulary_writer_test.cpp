@@ -23,7 +23,7 @@ Vocabulary small_vocabulary() {
 
 GgufFile written(const Vocabulary& vocabulary, uint64_t n_rows) {
   MetadataBuilder metadata;
-  add_vocabulary(vocabulary, n_rows, metadata);
+  add_vocabulary(vocabulary, "llama", n_rows, metadata);
   ModelParts parts;
   parts.path = "written";
   parts.metadata = std::move(metadata.entries);
@@ -70,6 +70,43 @@ TEST(VocabularyWriter, PiecesHaveScores) {
   EXPECT_THROW(written(vocabulary, 7), Error);
 }
 
+TEST(VocabularyWriter, LiteralsThatGgufCannotSayAreRefused) {
+  const auto write = [](const LiteralRule& rule, std::string_view architecture) {
+    Vocabulary vocabulary = small_vocabulary();
+    vocabulary.literals = {rule};
+    MetadataBuilder metadata;
+    return add_vocabulary(vocabulary, architecture, 4, metadata);
+  };
+  LiteralRule right{3}, left{3}, single{3}, normalized{3};
+  right.strip_right = left.strip_left = single.single_word = normalized.normalized = true;
+  for (const LiteralRule& rule : {right, left, single}) EXPECT_THROW(write(rule, "llama"), Error);
+  EXPECT_TRUE(write(normalized, "llama").empty());
+  EXPECT_EQ(write(right, "phi3").size(), 1u);  // byte-level, where no reader knows of it
+  EXPECT_THROW(write(left, "phi3"), Error);
+}
+
+TEST(VocabularyWriter, WhatIsLeftOutIsNoted) {
+  const auto notes = [](auto change) {
+    Vocabulary vocabulary = small_vocabulary();
+    vocabulary.rules = TextRules{};
+    change(vocabulary);
+    MetadataBuilder metadata;
+    return add_vocabulary(vocabulary, "llama", 4, metadata).size();
+  };
+  using Kind = NormalStep::Kind;
+  EXPECT_EQ(notes([](Vocabulary&) {}), 0u);
+  EXPECT_EQ(notes([](Vocabulary& v) { v.rules->normalizer = {{Kind::kNfc}}; }), 1u);
+  EXPECT_EQ(notes([](Vocabulary& v) { v.end_ids = {2, 3}; }), 0u);
+  EXPECT_EQ(notes([](Vocabulary& v) { v.end_ids = {1, 2, 3}; }), 1u);
+  const auto pieces = [](Vocabulary& v, Kind kind) {
+    v.model = "llama";
+    v.rules->marking = {{kind, "", "\xE2\x96\x81"}};
+  };
+  EXPECT_EQ(notes([&](Vocabulary& v) { pieces(v, Kind::kPrepend); }), 0u);
+  EXPECT_EQ(notes([&](Vocabulary& v) { pieces(v, Kind::kPrependOnce); }), 1u);
+  EXPECT_EQ(notes([&](Vocabulary& v) { pieces(v, Kind::kPrependFirst); }), 1u);
+}
+
 TEST(VocabularyWriter, RowsWithoutATokenGetUnusedOnes) {
   const Vocabulary vocabulary = small_vocabulary();
   const GgufFile file = written(vocabulary, 6);
@@ -79,6 +116,16 @@ TEST(VocabularyWriter, RowsWithoutATokenGetUnusedOnes) {
   EXPECT_EQ(read.tokens[5], "[PAD1]");
   EXPECT_EQ(read.token_types[5], kTokenUnused);
   EXPECT_THROW(written(vocabulary, 3), Error);
+}
+
+TEST(VocabularyReader, AnErrorOfTheTokenizerNamesTheFile) {
+  try {
+    load_tokenizer(written(small_vocabulary(), 4));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "written: the vocabulary has no token for byte 10, thus it is not a byte-level one");
+  }
 }
 
 }  // namespace

@@ -13,7 +13,8 @@ using Found = std::vector<std::string>;
 
 Found find(std::string_view pattern, std::string_view text) {
   std::vector<Expression::Match> matches;
-  Expression(pattern).find_all(text, matches);
+  MatchBudget budget(text.size());
+  Expression(pattern).find_all(text, budget, matches);
   Found found;
   for (const Expression::Match& match : matches)
     found.emplace_back(text.substr(match.begin, match.end - match.begin));

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/error.h"
 #include "text/unicode_form.h"
 
 namespace quire {
@@ -9,31 +10,50 @@ namespace {
 
 using Kind = NormalStep::Kind;
 
-std::string apply(std::vector<NormalStep> steps, std::string text, TextPlace place = TextPlace::kBegin) {
+std::string normalized(std::vector<NormalStep> steps, std::string text, TextPlace place = TextPlace::kBegin) {
   Normalizer(steps).apply(place, text);
   return text;
 }
 
 TEST(Normalizer, StepsInOrder) {
-  EXPECT_EQ(apply({{Kind::kPrepend, "", "_"}, {Kind::kReplaceText, "a", "bb"}}, "aca"), "_bbcbb");
-  EXPECT_EQ(apply({{Kind::kReplaceExpression, "[ab]+", "-"}}, "abcab"), "-c-");
-  EXPECT_EQ(apply({{Kind::kStripLeft}}, " \xC2\xA0 a "), "a ");
-  EXPECT_EQ(apply({{Kind::kStripRight}}, " a\xE3\x80\x80\n"), " a");
-  EXPECT_EQ(apply({{Kind::kStripRight}}, " \n"), "");
-  EXPECT_EQ(apply({{Kind::kCollapseSpaces}}, "  a   b "), "a b");
-  EXPECT_EQ(apply({{Kind::kLowercase}}, "A\xC3\x89\xC4\xB0\xFFZ"), "a\xC3\xA9i\xCC\x87\xFFz");
+  EXPECT_EQ(normalized({{Kind::kPrepend, "", "_"}, {Kind::kReplaceText, "a", "bb"}}, "aca"), "_bbcbb");
+  EXPECT_EQ(normalized({{Kind::kReplaceExpression, "[ab]+", "-"}}, "abcab"), "-c-");
+  EXPECT_EQ(normalized({{Kind::kStripLeft}}, " \xC2\xA0 a "), "a ");
+  EXPECT_EQ(normalized({{Kind::kStripRight}}, " a\xE3\x80\x80\n"), " a");
+  EXPECT_EQ(normalized({{Kind::kStripRight}}, " \n"), "");
+  EXPECT_EQ(normalized({{Kind::kCollapseSpaces}}, "  a   b "), "a b");
+  EXPECT_EQ(normalized({{Kind::kLowercase}}, "A\xC3\x89\xC4\xB0\xFFZ"), "a\xC3\xA9i\xCC\x87\xFFz");
 }
 
 TEST(Normalizer, PrefixesDependOnThePlace) {
   const NormalStep always{Kind::kPrepend, "", "_"}, once{Kind::kPrependOnce, "", "_"},
       first{Kind::kPrependFirst, "", "_"};
-  EXPECT_EQ(apply({always}, "_a"), "__a");
-  EXPECT_EQ(apply({once}, "_a"), "_a");
-  EXPECT_EQ(apply({once}, "a", TextPlace::kAfterLiteral), "_a");
-  EXPECT_EQ(apply({first}, "a"), "_a");
-  EXPECT_EQ(apply({first}, "a", TextPlace::kAfterLiteral), "a");
-  for (const NormalStep& step : {always, once, first}) EXPECT_EQ(apply({step}, "a", TextPlace::kInside), "a");
-  EXPECT_EQ(apply({always}, ""), "");
+  EXPECT_EQ(normalized({always}, "_a"), "__a");
+  EXPECT_EQ(normalized({once}, "_a"), "_a");
+  EXPECT_EQ(normalized({once}, "a", TextPlace::kAfterLiteral), "_a");
+  EXPECT_EQ(normalized({first}, "a"), "_a");
+  EXPECT_EQ(normalized({first}, "a", TextPlace::kAfterLiteral), "a");
+  for (const NormalStep& step : {always, once, first})
+    EXPECT_EQ(normalized({step}, "a", TextPlace::kInside), "a");
+  EXPECT_EQ(normalized({always}, ""), "");
+}
+
+// Forty doublings would be a tebibyte for every letter.
+TEST(Normalizer, ATextGrowsWithinBounds) {
+  for (const Kind kind : {Kind::kReplaceText, Kind::kReplaceExpression}) {
+    const NormalStep doubles{kind, "a", "aa"};
+    EXPECT_EQ(normalized(std::vector<NormalStep>(10, doubles), "a").size(), 1024u);
+    EXPECT_THROW(normalized(std::vector<NormalStep>(40, doubles), "a"), Error);
+  }
+  const NormalStep most{Kind::kReplaceText, "a", std::string(64, 'b')};
+  const NormalStep more{Kind::kReplaceText, "a", std::string(65, 'b')};
+  const NormalStep prefix{Kind::kPrepend, "", std::string(1 << 17, 'b')};
+  const std::string text(5000, 'a');
+  EXPECT_EQ(normalized({most}, text).size(), 64 * text.size());
+  EXPECT_THROW(normalized({more}, text), Error);
+  EXPECT_THROW(normalized({prefix}, "a"), Error);
+  const std::vector<NormalStep> steps(Normalizer::kMaxSteps + 1, NormalStep{Kind::kNfc});
+  EXPECT_THROW(Normalizer{steps}, Error);
 }
 
 TEST(UnicodeForm, ComposesAcrossTheBorderOfAscii) {

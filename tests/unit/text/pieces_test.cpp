@@ -258,6 +258,52 @@ TEST(Pieces, TokensOfTurnsAreControlTokens) {  // case U35
   EXPECT_EQ(tokenizer.find_control("<end_of_turn>"), end);
 }
 
+TEST(Pieces, EndsThatAreTypedAsNormalAreControlTokens) {
+  for (const char* model : {"llama", "t5"}) {
+    Pieces p(model, true);
+    p.vocabulary.token_types[1] = p.vocabulary.token_types[2] = kTokenNormal;
+    const int32_t newline = p.add("\n");
+    p.vocabulary.bos_id = 1;
+    p.vocabulary.eos_id = 2;
+    p.vocabulary.end_ids = {2, newline};
+    const Tokenizer tokenizer(p.view());
+    EXPECT_TRUE(tokenizer.is_control(1));
+    EXPECT_TRUE(tokenizer.is_control(2));
+    EXPECT_FALSE(tokenizer.is_control(newline));
+    const Ids ids = encode(tokenizer, "<s>a</s>");
+    EXPECT_EQ(std::count(ids.begin(), ids.end(), 1) + std::count(ids.begin(), ids.end(), 2), 0);
+    EXPECT_EQ(tokenizer.encode("<s></s>", ControlTokens::kParse), (Ids{1, 2}));
+  }
+}
+
+// A vocabulary whose merges make the end is odd, but it can be read.
+TEST(Pieces, AnEndThatAMergeMakesStaysNormal) {
+  Pieces p("llama", true);
+  p.vocabulary.rules = TextRules{};
+  p.add("<"), p.add("x>");
+  const int32_t end = p.add("<x>");
+  p.merges = {"< x>"};
+  p.vocabulary.eos_id = end;
+  const Tokenizer tokenizer(p.view());
+  EXPECT_FALSE(tokenizer.is_control(end));
+  EXPECT_TRUE(tokenizer.is_end_of_generation(end));
+}
+
+TEST(Pieces, DeepSeeksTurnsAreControlTokens) {
+  for (const char* model : {"llama", "t5"}) {
+    Pieces p(model, true);
+    const std::string text = "<\xEF\xBD\x9CUser\xEF\xBD\x9C>";
+    const int32_t user = p.add(text, 0, kTokenUserDefined);
+    const int32_t bars = p.add("<\xEF\xBD\x9C>", 0, kTokenUserDefined);
+    const Tokenizer tokenizer(p.view());
+    EXPECT_TRUE(tokenizer.is_control(user));
+    EXPECT_FALSE(tokenizer.is_control(bars));
+    const Ids ids = encode(tokenizer, "a" + text);
+    EXPECT_EQ(std::count(ids.begin(), ids.end(), user), 0);
+    EXPECT_EQ(tokenizer.encode(text, ControlTokens::kParse), Ids{user});
+  }
+}
+
 TEST(Pieces, ContradictionsAreErrors) {
   Pieces p("llama", true);
   p.view();

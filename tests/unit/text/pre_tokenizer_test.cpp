@@ -83,6 +83,17 @@ TEST(PreTokenizer, EachStepCutsWhatTheOneBeforeLeft) {
   EXPECT_EQ(words_of(steps, "xaaxa"), (Words{"x", "a", "a", "x", "a"}));
 }
 
+// Each line is within what one text may take, all of them together are not.
+TEST(PreTokenizer, AllPiecesOfATextShareItsSteps) {
+  const std::vector<SplitStep> steps{{"\n", SplitBehavior::kRemoved},
+                                     {"(?:a|aa)+b", SplitBehavior::kIsolated}};
+  const std::string line = std::string(26, 'a').append("cb\n");
+  EXPECT_EQ(words_of(steps, line).size(), 1u);
+  std::string text;
+  for (int i = 0; i < 400; ++i) text += line;
+  EXPECT_THROW(words_of(steps, text), Error);
+}
+
 TEST(PreTokenizer, BehaviorsOfASplit) {
   const auto cut = [](SplitBehavior behavior, bool inverted = false) {
     return words_of(std::vector<SplitStep>{{"-", behavior, inverted}}, "-a--b-");

@@ -101,6 +101,30 @@ TEST(TokenizerJson, GapsBetweenIdsAreUnused) {
   EXPECT_EQ(Tokenizer(vocabulary).encode("a <tool>", ControlTokens::kAsText), (Ids{5, 2, 9}));
 }
 
+// Text that no token spells never becomes a token that ends a text or marks a turn.
+TEST(TokenizerJson, TheUnknownTokenIsNoControlToken) {
+  const auto encoded = [](std::string unknown, const std::string& added, std::optional<int32_t> eos) {
+    File file;
+    file.model =
+        R"({"type":"BPE","unk_token":"@","vocab":{"@":0,"a":1,"b":2,"ab":3,"▁":4},"merges":["a b"]})";
+    for (size_t at = 0; (at = file.model.find('@')) != std::string::npos;) file.model.replace(at, 1, unknown);
+    file.added =
+        added.empty() ? "[]" : R"([{"id":0,"content":")" + unknown + R"(","special":)" + added + "}]";
+    OwnedVocabulary vocabulary = read_tokenizer_json(file.text(), "t.json");
+    vocabulary.eos_id = eos;
+    return Tokenizer(vocabulary).encode("axb", ControlTokens::kAsText);
+  };
+  const Ids with{4, 1, 0, 2}, without{4, 3};  // neighbours of what is dropped meet
+  EXPECT_EQ(encoded("<unk>", "", std::nullopt), with);
+  EXPECT_EQ(encoded("<unk>", "true", std::nullopt), with);
+  EXPECT_EQ(encoded("[UNK]", "true", std::nullopt), with);
+  EXPECT_EQ(encoded("<unk>", "true", 0), without);
+  EXPECT_EQ(encoded("?", "", std::nullopt), with);
+  EXPECT_EQ(encoded("?", "true", std::nullopt), without);
+  EXPECT_EQ(encoded("<|endoftext|>", "", std::nullopt), without);
+  EXPECT_EQ(encoded("<|endoftext|>", "false", std::nullopt), without);
+}
+
 TEST(TokenizerJson, UnknownPartsAreRefusedByName) {  // cases U13, U41
   const auto with = [](auto change) {
     File file;
@@ -173,6 +197,29 @@ TEST(TokenizerJson, WhatGgufCannotSayIsSaid) {
   file.pre_tokenizer = R"({"type":"Digits","individual_digits":true})";
   EXPECT_EQ(read_tokenizer_json(file.text(), "t.json").gguf_obstacle,
             "it cannot say how its pre-tokenizer cuts a text");
+  file = File();
+  file.model.insert(1, R"("ignore_merges":true,)");
+  EXPECT_EQ(read_tokenizer_json(file.text(), "t.json").gguf_obstacle,
+            "it cannot say that a word that is a token is not merged");
+  file = File();
+  file.model.replace(file.model.find("true"), 4, "false");
+  EXPECT_EQ(read_tokenizer_json(file.text(), "t.json").gguf_obstacle,
+            "it cannot say that neighbours that no token spells stay apart");
+}
+
+TEST(TokenizerJson, GgufCutsUnigramTextsAtTheMarkOnly) {
+  File file;
+  file.model = R"({"type":"Unigram","vocab":[["▁",-3],["<s>",0],["a",-1.5],["▁a",-2]]})";
+  file.normalizer = "null";
+  const std::string metaspace =
+      R"({"type":"Metaspace","replacement":"▁","prepend_scheme":"always","split":true})";
+  file.decoder = metaspace;
+  file.pre_tokenizer = metaspace;
+  EXPECT_EQ(read_tokenizer_json(file.text(), "t.json").gguf_obstacle, "");
+  file.pre_tokenizer = R"({"type":"Sequence","pretokenizers":[)" + metaspace +
+                       R"(,{"type":"Digits","individual_digits":true}]})";
+  EXPECT_EQ(read_tokenizer_json(file.text(), "t.json").gguf_obstacle,
+            "it cannot say how its pre-tokenizer cuts a text");
 }
 
 // Merges written as scores, as GGUF has them, give the same tokens.
@@ -204,6 +251,8 @@ TEST(TokenizerJson, ScoresCannotSayMergesThatAreLeftOut) {
   file.added = "[]";
   const OwnedVocabulary vocabulary = read_tokenizer_json(file.text(), "t.json");
   EXPECT_THROW(scores_of_merges(vocabulary), Error);
+  file.model = R"({"type":"BPE","vocab":{"a":0,"b":1,"ab":2,"ba":3,"<s>":4},"merges":["a b"]})";
+  EXPECT_THROW(scores_of_merges(read_tokenizer_json(file.text(), "t.json")), Error);
 }
 
 class TokenizerFolder : public test::TemporaryFolder {};
