@@ -109,6 +109,20 @@ TEST(JinjaLimits, Depth) {
   expect_refused("{% set ns = namespace() %}{% set ns.me = [ns] %}{{ ns.me }}", deeper);
 }
 
+// Filters that apply filters: map('map', 'map', ...), and tests at the end of them.
+TEST(JinjaLimits, FiltersThatApplyFilters) {
+  const auto maps = [](size_t n, const std::string& last) {
+    return "{% set ns = namespace(x=[1]) %}{% for i in range(" + std::to_string(n) +
+           ") %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x|map(*(['map'] * " + std::to_string(n - 1) + " + " +
+           last + "))|list|length }}";
+  };
+  expect_refused(maps(1000, "[]"), "deeper");
+  expect_refused(maps(1000, "['select', 'odd']"), "deeper");
+  expect_refused(maps(12000, "[]"), "steps");
+  const Template few = Template::parse(maps(20, "['select', 'odd']"));
+  EXPECT_EQ(few.render({}).bytes(), "1");
+}
+
 TEST(JinjaLimits, Size) { expect_refused(std::string(2000000, ' '), "more than"); }
 
 TEST(JinjaLimits, Numbers) {
