@@ -34,7 +34,8 @@ Value title(Given& given) {
 Value trim(Given& given) {
   const Text text = given.self_text();
   const bool has_set = given.is_given_and_not_none(0);
-  const Piece piece = strip_text(text.bytes(), has_set ? &given.text(0).bytes() : nullptr, true, true);
+  const Piece piece =
+      strip_text(text.bytes(), has_set ? &given.text(0).bytes() : nullptr, true, true, given.budget());
   return given.heap.text(text.part(piece.begin, piece.n));
 }
 

@@ -5,6 +5,7 @@
 
 #include "text/jinja/characters.h"
 #include "text/jinja/printing.h"
+#include "text/jinja/text_pieces.h"
 
 namespace quire::jinja {
 namespace {
@@ -117,7 +118,10 @@ void require_key(Value key) {
 
 const Value* find_key(const Dict& dict, Value key, Budget& budget) {
   budget.take_steps(1 + dict.entries.size() / 8);
-  if (key.is(Kind::kText)) return dict.find(key.bytes());
+  if (key.is(Kind::kText)) {
+    budget.take_steps(dict.entries.size() * (key.bytes().size() / 64));
+    return dict.find(key.bytes());
+  }
   for (const auto& [k, v] : dict.entries) {
     if (!k.is(Kind::kText) && equals(k, key, budget)) return &v;
   }
@@ -134,7 +138,7 @@ bool contains(Value container, Value item, Heap& heap) {
         throw Trouble(std::string("'in' of a text needs a text, not ") + type_name(item));
       }
       budget.take_bytes(container.text().size());
-      return container.bytes().find(item.bytes()) != std::string_view::npos;
+      return find_text(container.bytes(), item.bytes(), 0, budget) != std::string_view::npos;
     case Kind::kDict: require_key(item); return find_key(container.dict(), item, budget) != nullptr;
     case Kind::kSequence: {
       const std::vector<Value> items = items_of(container, heap);

@@ -1,6 +1,7 @@
 #include "text/jinja/text_pieces.h"
 
 #include <algorithm>
+#include <bitset>
 
 #include "text/jinja/characters.h"
 
@@ -43,24 +44,76 @@ size_t line_break(std::string_view text, size_t at) {
   return breaks ? c.size_bytes : 0;
 }
 
-bool in_set(std::string_view set, std::string_view character) {
-  while (!set.empty()) {
-    const size_t n = first_character(set).size_bytes;
-    if (set.substr(0, n) == character) return true;
-    set.remove_prefix(n);
+// Characters to look up, so that a set costs its size only once.
+class CharacterSet {
+ public:
+  CharacterSet(std::string_view set, Budget& budget) {
+    budget.take_bytes(set.size());
+    while (!set.empty()) {
+      const Character c = first_character(set);
+      if (c.size_bytes == 1) {
+        bytes_.set(static_cast<uint8_t>(set[0]));
+      } else {
+        if (c.code_point >= code_points_.size()) code_points_.resize(c.code_point + 1);
+        code_points_[c.code_point] = true;
+      }
+      set.remove_prefix(c.size_bytes);
+    }
+    budget.take_bytes(code_points_.size() / 8);
   }
-  return false;
+  bool has(std::string_view character) const {
+    if (character.size() == 1) return bytes_[static_cast<uint8_t>(character[0])];
+    const uint32_t p = first_character(character).code_point;
+    return p < code_points_.size() && code_points_[p];
+  }
+
+ private:
+  std::bitset<256> bytes_;  // of characters of one byte, and bytes that belong to none
+  std::vector<bool> code_points_;
+};
+
+// Takes a step for each 64 bytes that are the same, but none where the texts differ early, as nearly always.
+bool begins_with(std::string_view text, std::string_view what, Budget& budget) {
+  constexpr size_t kPart = 64;
+  for (size_t at = 0; at < what.size(); at += kPart) {
+    const size_t n = std::min(kPart, what.size() - at);
+    if (at + n > text.size() || text.compare(at, n, what, at, n) != 0) return false;
+    budget.take_steps(1);
+  }
+  return true;
 }
 
 }  // namespace
 
+size_t find_text(std::string_view text, std::string_view what, size_t from, Budget& budget) {
+  if (from > text.size()) return kNone;
+  if (what.empty()) return from;
+  for (size_t at = text.find(what[0], from); at != kNone; at = text.find(what[0], at + 1)) {
+    if (what.size() > text.size() - at) break;
+    if (begins_with(text.substr(at), what, budget)) return at;
+  }
+  return kNone;
+}
+
+size_t find_last_text(std::string_view text, std::string_view what, Budget& budget) {
+  if (what.empty()) return text.size();
+  if (what.size() > text.size()) return kNone;
+  for (size_t end = text.size() - what.size() + 1; end > 0;) {
+    const size_t at = text.substr(0, end).rfind(what[0]);
+    if (at == kNone) break;
+    if (begins_with(text.substr(at), what, budget)) return at;
+    end = at;
+  }
+  return kNone;
+}
+
 std::vector<Piece> split_text(std::string_view text, std::string_view separator, size_t limit,
-                              bool from_right) {
+                              bool from_right, Budget& budget) {
   std::vector<Piece> pieces;
   if (from_right) {
     size_t end = text.size();
     while (pieces.size() < limit) {
-      const size_t at = end < separator.size() ? kNone : text.substr(0, end).rfind(separator);
+      const size_t at = find_last_text(text.substr(0, end), separator, budget);
       if (at == kNone) break;
       pieces.push_back({at + separator.size(), end - at - separator.size()});
       end = at;
@@ -71,7 +124,7 @@ std::vector<Piece> split_text(std::string_view text, std::string_view separator,
   }
   size_t begin = 0;
   while (pieces.size() < limit) {
-    const size_t at = text.find(separator, begin);
+    const size_t at = find_text(text, separator, begin, budget);
     if (at == kNone) break;
     pieces.push_back({begin, at - begin});
     begin = at + separator.size();
@@ -120,9 +173,11 @@ std::vector<Piece> split_lines(std::string_view text, bool keep_ends) {
   return pieces;
 }
 
-Piece strip_text(std::string_view text, const std::string* set, bool left, bool right) {
+Piece strip_text(std::string_view text, const std::string* set, bool left, bool right, Budget& budget) {
+  budget.take_bytes(text.size());
+  const CharacterSet characters(set == nullptr ? std::string_view() : *set, budget);
   const auto goes = [&](std::string_view character) {
-    return set == nullptr ? is_space(first_character(character).code_point) : in_set(*set, character);
+    return set == nullptr ? is_space(first_character(character).code_point) : characters.has(character);
   };
   size_t begin = 0;
   while (left && begin < text.size()) {
@@ -166,7 +221,9 @@ Text replace_text(const Text& text, std::string_view from, const Text& to, size_
     }
     if (at == bytes.size() && n < limit) put();
   } else {
-    for (size_t found = bytes.find(from); found != kNone && n < limit; found = bytes.find(from, at), ++n) {
+    for (; n < limit; ++n) {
+      const size_t found = find_text(bytes, from, at, budget);
+      if (found == kNone) break;
       out.append_part(text, at, found - at);
       put();
       at = found + from.size();

@@ -123,6 +123,39 @@ TEST(JinjaLimits, FiltersThatApplyFilters) {
   EXPECT_EQ(few.render({}).bytes(), "1");
 }
 
+// What a search costs where texts nearly match is the product of their sizes.
+TEST(JinjaLimits, Searches) {
+  const std::string texts = "{% set s = 'a' * 400000 %}{% set near = 'a' * 20000 ~ 'b' %}";
+  for (const char* search :
+       {"near in s", "s.find(near)", "s.rfind(near)", "s.count(near)", "s.split(near)", "s.rsplit(near)",
+        "s.partition(near)", "s.rpartition(near)", "s.replace(near, '')", "s|replace(near, '')",
+        "s.startswith((near,) * 10000)", "s.endswith((near,) * 10000)"}) {
+    expect_refused(texts + "{{ " + search + " }}", "steps");
+  }
+  expect_refused(
+      "{% set k = 'a' * 200000 %}{% set d = {k ~ 1: 1, k ~ 2: 2} %}{% set other = k ~ 3 %}"
+      "{% for i in range(1000) %}{{ d[other] }}{% endfor %}",
+      "steps");
+}
+
+TEST(JinjaLimits, SearchesFindWhatIsThere) {
+  const Template searches = Template::parse(
+      "{% set long = 'a' * 200 %}{% set s = long ~ 'b' ~ long ~ 'c' %}"
+      "{{ s.find(long ~ 'c') }} {{ s.rfind(long ~ 'b') }} {{ s.rfind(long) }} {{ s.find('') }} "
+      "{{ s.rfind('') }} {{ s.rfind('c') }} {{ s.count(long) }} {{ s.find('d') }} {{ s.rfind('ca') }} "
+      "{{ 'b'.rfind(s) }} {{ s.rsplit(long)|map('length')|list }} {{ 'aXbX'.split('X') }} {{ '' in s }}");
+  EXPECT_EQ(searches.render({}).bytes(), "201 0 201 0 402 401 2 -1 -1 -1 [0, 1, 1] ['a', 'b', ''] True");
+}
+
+// The sets of these would be looked through for each character, if they were not made once.
+TEST(JinjaLimits, StripsWithLargeSets) {
+  const Template strips = Template::parse(
+      "{% set s = 'a' * 200000 ~ 'ä' %}{% set others = 'b' * 100000 %}{% set all = others ~ 'äöa' %}"
+      "{{ s.strip(all)|length }} {{ s.lstrip(all)|length }} {{ s.rstrip(all)|length }} "
+      "{{ s|trim(all)|length }} {{ s.strip(others)|length }} {{ s.strip('ä')|length }}");
+  EXPECT_EQ(strips.render({}).bytes(), "0 0 0 0 200001 200000");
+}
+
 TEST(JinjaLimits, Size) { expect_refused(std::string(2000000, ' '), "more than"); }
 
 TEST(JinjaLimits, Numbers) {
