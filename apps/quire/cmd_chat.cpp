@@ -152,7 +152,9 @@ class Conversation {
         text += piece;
         write_out(piece);
       });
-      dialogue_.answered(answer.text, session_.tokens().size());
+      // A stop string is no part of the answer, but its tokens are part of the sequence.
+      const bool holds_more = answer.finish == FinishReason::kStopString;
+      dialogue_.answered(answer.text, holds_more ? 0 : session_.tokens().size());
       write_out("\n");
       write_figures(answer);
     } catch (const Error&) {  // what is said of it begins on a line of its own
