@@ -84,6 +84,9 @@ class Conversation {
     saved.load(session_);
     dialogue_.begin(session_.tokens().size());
     write_note("loaded " + std::to_string(saved.n_loaded) + " tokens; the conversation goes on behind them");
+    if (!dialogue_.empty() && !options_.system_prompt.empty()) {
+      write_note("the loaded conversation keeps its own system message; --system-prompt counts after /clear");
+    }
   }
   const Session& session() const { return session_; }
 
