@@ -63,6 +63,7 @@ Value escape(Given& given) {
         case '"': out.append("&#34;", Origin::kOutside); break;
         default: out.append({&c, 1}, origin);
       }
+      given.budget().check_memory(out.memory_bytes());
     }
   });
   return given.heap.text(std::move(out));
@@ -81,7 +82,7 @@ Value indent(Given& given) {
   }
   const bool first = given.flag(1, false);
   const bool blank = given.flag(2, false);
-  std::vector<Piece> lines = split_lines(self.bytes() + "\n", false);
+  std::vector<Piece> lines = split_lines(self.bytes() + "\n", false, given.budget());
   Text out;
   for (size_t i = 0; i < lines.size(); ++i) {
     if (i > 0) out.append("\n", Origin::kOutside);
@@ -90,7 +91,7 @@ Value indent(Given& given) {
       out.append(indention);
     }
     out.append_part(self, lines[i].begin, lines[i].n);
-    given.budget().check_memory(out.size());
+    given.budget().check_memory(out.memory_bytes());
   }
   return given.heap.text(std::move(out));
 }

@@ -207,10 +207,15 @@ Value checked(bool overflows, int64_t result) {
   return Value::integer(result);
 }
 
+// What each repetition adds: a text of one run stays one.
+size_t bytes_to_repeat(Value value) {
+  if (!value.is(Kind::kText)) return value.sequence().items.size() * sizeof(Value);
+  return value.text().runs().size() > 1 ? value.text().memory_bytes() : value.text().size();
+}
+
 Value repeated(Value value, int64_t times, Heap& heap) {
   const auto n = static_cast<size_t>(std::max<int64_t>(times, 0));
-  const size_t size =
-      value.is(Kind::kText) ? value.text().size() : value.sequence().items.size() * sizeof(Value);
+  const size_t size = bytes_to_repeat(value);
   if (size > 0 && n > 0) {
     if (n > (size_t{1} << 40) / size) heap.budget().check_memory(SIZE_MAX);
     heap.budget().check_memory(n * size);
@@ -236,7 +241,7 @@ Value add(Value a, Value b, Heap& heap) {
     return checked(overflows, sum);
   }
   if (a.is(Kind::kText) && b.is(Kind::kText)) {
-    heap.budget().check_memory(a.text().size() + b.text().size());
+    heap.budget().check_memory(a.text().memory_bytes() + b.text().memory_bytes());
     Text out = a.text();
     out.append(b.text());
     return heap.text(std::move(out));

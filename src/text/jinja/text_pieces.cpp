@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bitset>
+#include <utility>
 
 #include "text/jinja/characters.h"
 
@@ -72,6 +73,27 @@ class CharacterSet {
   std::vector<bool> code_points_;
 };
 
+// Pieces, refused before the texts that they will become could need more memory than is left.
+class PieceList {
+ public:
+  explicit PieceList(const Budget& budget) : budget_(budget) {}
+
+  void push(size_t begin, size_t end) {
+    budget_.check_memory((pieces_.size() + 1) * (sizeof(Piece) + sizeof(Value) + sizeof(TextObject)));
+    pieces_.push_back({begin, end - begin});
+  }
+  size_t size() const { return pieces_.size(); }
+  std::vector<Piece> take() { return std::move(pieces_); }
+  std::vector<Piece> take_reversed() {
+    std::reverse(pieces_.begin(), pieces_.end());
+    return std::move(pieces_);
+  }
+
+ private:
+  const Budget& budget_;
+  std::vector<Piece> pieces_;
+};
+
 // Takes a step for each 64 bytes that are the same, but none where the texts differ early, as nearly always.
 bool begins_with(std::string_view text, std::string_view what, Budget& budget) {
   constexpr size_t kPart = 64;
@@ -109,68 +131,66 @@ size_t find_last_text(std::string_view text, std::string_view what, Budget& budg
 
 std::vector<Piece> split_text(std::string_view text, std::string_view separator, size_t limit,
                               bool from_right, Budget& budget) {
-  std::vector<Piece> pieces;
+  PieceList pieces(budget);
   if (from_right) {
     size_t end = text.size();
     while (pieces.size() < limit) {
       const size_t at = find_last_text(text.substr(0, end), separator, budget);
       if (at == kNone) break;
-      pieces.push_back({at + separator.size(), end - at - separator.size()});
+      pieces.push(at + separator.size(), end);
       end = at;
     }
-    pieces.push_back({0, end});
-    std::reverse(pieces.begin(), pieces.end());
-    return pieces;
+    pieces.push(0, end);
+    return pieces.take_reversed();
   }
   size_t begin = 0;
   while (pieces.size() < limit) {
     const size_t at = find_text(text, separator, begin, budget);
     if (at == kNone) break;
-    pieces.push_back({begin, at - begin});
+    pieces.push(begin, at);
     begin = at + separator.size();
   }
-  pieces.push_back({begin, text.size() - begin});
-  return pieces;
+  pieces.push(begin, text.size());
+  return pieces.take();
 }
 
-std::vector<Piece> split_words(std::string_view text, size_t limit, bool from_right) {
-  std::vector<Piece> pieces;
+std::vector<Piece> split_words(std::string_view text, size_t limit, bool from_right, Budget& budget) {
+  PieceList pieces(budget);
   if (from_right) {
     size_t end = back_over(text, text.size(), true);
     while (end > 0 && pieces.size() < limit) {
       const size_t begin = back_over(text, end, false);
-      pieces.push_back({begin, end - begin});
+      pieces.push(begin, end);
       end = back_over(text, begin, true);
     }
-    if (end > 0) pieces.push_back({0, end});
-    std::reverse(pieces.begin(), pieces.end());
-    return pieces;
+    if (end > 0) pieces.push(0, end);
+    return pieces.take_reversed();
   }
   size_t begin = skip_space(text, 0);
   while (begin < text.size() && pieces.size() < limit) {
     const size_t end = skip_word(text, begin);
-    pieces.push_back({begin, end - begin});
+    pieces.push(begin, end);
     begin = skip_space(text, end);
   }
-  if (begin < text.size()) pieces.push_back({begin, text.size() - begin});
-  return pieces;
+  if (begin < text.size()) pieces.push(begin, text.size());
+  return pieces.take();
 }
 
-std::vector<Piece> split_lines(std::string_view text, bool keep_ends) {
-  std::vector<Piece> pieces;
+std::vector<Piece> split_lines(std::string_view text, bool keep_ends, Budget& budget) {
+  PieceList pieces(budget);
   size_t begin = 0;
   for (size_t at = 0; at < text.size();) {
     const size_t n = line_break(text, at);
     if (n > 0) {
-      pieces.push_back({begin, at - begin + (keep_ends ? n : 0)});
+      pieces.push(begin, keep_ends ? at + n : at);
       begin = at + n;
       at = begin;
     } else {
       at += first_character(text.substr(at)).size_bytes;
     }
   }
-  if (begin < text.size()) pieces.push_back({begin, text.size() - begin});
-  return pieces;
+  if (begin < text.size()) pieces.push(begin, text.size());
+  return pieces.take();
 }
 
 Piece strip_text(std::string_view text, const std::string* set, bool left, bool right, Budget& budget) {
@@ -208,7 +228,7 @@ Text replace_text(const Text& text, std::string_view from, const Text& to, size_
   const auto put = [&] {
     out.append(to);
     budget.take_bytes(to.size());
-    budget.check_memory(out.size());
+    budget.check_memory(out.memory_bytes());
   };
   size_t at = 0;
   size_t n = 0;

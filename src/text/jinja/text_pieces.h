@@ -26,8 +26,8 @@ std::vector<Piece> split_text(std::string_view text, std::string_view separator,
                               bool from_right, Budget& budget);
 // At runs of white space, which no piece begins or ends with, but the last (first) one where the limit is
 // met.
-std::vector<Piece> split_words(std::string_view text, size_t limit, bool from_right);
-std::vector<Piece> split_lines(std::string_view text, bool keep_ends);
+std::vector<Piece> split_words(std::string_view text, size_t limit, bool from_right, Budget& budget);
+std::vector<Piece> split_lines(std::string_view text, bool keep_ends, Budget& budget);
 // Without what is at the ends of the characters in `set`, or of white space where there is none.
 Piece strip_text(std::string_view text, const std::string* set, bool left, bool right, Budget& budget);
 

@@ -111,7 +111,7 @@ Value split_at(Given& given, bool from_right) {
   if (given.is_given_and_not_none(0)) {
     pieces = split_text(self.bytes(), separator(given, 0).bytes(), limit, from_right, given.budget());
   } else {
-    pieces = split_words(self.bytes(), limit, from_right);
+    pieces = split_words(self.bytes(), limit, from_right, given.budget());
   }
   return piece_list(given.heap, self, pieces);
 }
@@ -122,7 +122,7 @@ Value rsplit(Given& given) { return split_at(given, true); }
 Value splitlines(Given& given) {
   const Text& self = given.self.text();
   given.budget().take_bytes(self.size());
-  return piece_list(given.heap, self, split_lines(self.bytes(), given.flag(0, false)));
+  return piece_list(given.heap, self, split_lines(self.bytes(), given.flag(0, false), given.budget()));
 }
 
 // Before, the separator, behind; without a separator the text and two empty ones.

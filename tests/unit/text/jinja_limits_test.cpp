@@ -22,10 +22,11 @@ Limits small_limits() {
   return limits;
 }
 
-void expect_refused(const std::string& source, const std::string& says, const DataObject& values = {}) {
+void expect_refused(const std::string& source, const std::string& says,
+                    const Limits& limits = small_limits()) {
   const std::string shown = source.substr(0, 100);
   try {
-    (void)Template::parse(source).render(values, std::tm{}, small_limits());
+    (void)Template::parse(source).render({}, std::tm{}, limits);
     ADD_FAILURE() << shown << ": no error";
   } catch (const Error& error) {
     const std::string message = error.what();
@@ -72,6 +73,23 @@ TEST(JinjaLimits, Memory) {
       "{% set ns = namespace(s=['ab']) %}{% for x in range(60) %}{% set ns.s = [ns.s, ns.s] %}{% endfor %}{{ "
       "ns.s == [ns.s[0], [ns.s[0][0], ns.s[0][1]]] }}",
       "");
+}
+
+// Each byte of these would become a text or a place, many times its size.
+TEST(JinjaLimits, MemoryOfPieces) {
+  Limits limits = small_limits();
+  limits.memory_bytes = 4 << 20;
+  const std::string letters = "{% set s = 'a' * 40000 %}";
+  for (const char* cut : {"s.split('a')", "s.rsplit('a')", "s.split('a', 39000)", "('a ' * 40000).split()",
+                          "('a ' * 40000).rsplit()", "('\\n' * 40000).splitlines()", "('\\n' * 40000)|indent",
+                          "[1]|map(attribute='.' * 40000)"}) {
+    expect_refused(letters + "{{ (" + cut + ")|length }}", "memory", limits);
+  }
+  expect_refused("{{ ('a' * 600000)[::2] }}", "memory", limits);
+  // Runs of two origins.
+  expect_refused("{{ ('a' * 40000).replace('a', ('a' ~ 1) * 4) }}", "memory", limits);
+  expect_refused("{{ ('a' ~ 1) * 130000 }}", "memory", limits);
+  expect_refused("{{ ('a&' * 130000)|escape }}", "memory", limits);
 }
 
 TEST(JinjaLimits, Output) {
