@@ -84,6 +84,9 @@ class Conversation {
     saved.load(session_);
     dialogue_.begin(session_.tokens().size());
     write_note("loaded " + std::to_string(saved.n_loaded) + " tokens; the conversation goes on behind them");
+    if (!dialogue_.empty() && !options_.system_prompt.empty()) {
+      write_note("the loaded conversation keeps its own system message; --system-prompt counts after /clear");
+    }
   }
   const Session& session() const { return session_; }
 
@@ -152,7 +155,9 @@ class Conversation {
         text += piece;
         write_out(piece);
       });
-      dialogue_.answered(answer.text, session_.tokens().size());
+      // A stop string is no part of the answer, but its tokens are part of the sequence.
+      const bool holds_more = answer.finish == FinishReason::kStopString;
+      dialogue_.answered(answer.text, holds_more ? 0 : session_.tokens().size());
       write_out("\n");
       write_figures(answer);
     } catch (const Error&) {  // what is said of it begins on a line of its own

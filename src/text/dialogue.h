@@ -39,7 +39,8 @@ class Dialogue {
   // Throws Error where the template refuses the conversation.
   Turn prepare(std::vector<ChatMessage> messages, std::span<const int32_t> sequence) const;
   void accept(Turn turn);
-  // What the model said, and the tokens of the sequence with it.
+  // What the model said, and the tokens of the sequence with it; 0: the sequence holds more behind the
+  // answer, such as a stop string, which the next turn cuts.
   void answered(std::string text, size_t n_sequence);
 
  private:

@@ -94,6 +94,23 @@ class Chat(QuireTest):
         alone, _ = self.talk(["One and two"], "-n", 6, "--chat-template", forgetful)
         self.assertTrue(out.startswith(alone) and out.endswith(alone), (out, alone))
 
+    def test_a_stop_string_does_not_stay(self):
+        """The next turn keeps the answer up to the stop string at most, and says what a fresh chat would."""
+        first = "Count from one to ten."
+        free, _ = self.talk([first], "-n", 24)
+        answer = free.rstrip("\n")
+        stop = answer[len(answer) // 2 : len(answer) // 2 + 6]
+        kept = answer[: answer.find(stop)]
+        out, notes = self.talk([first, "Go on."], "-n", 24, "--stop", stop)
+        self.assertTrue(out.startswith(kept + "\n"), (kept, out))
+        turns = list(NOTE.finditer(notes))
+        self.assertEqual(turns[0].group(7), "stop_string")
+        turn = "<|im_end|>\n<|im_start|>user\nGo on.<|im_end|>\n<|im_start|>assistant\n"
+        before = int(turns[0].group(1)) + self.count(kept)
+        new, reused = int(turns[1].group(1)), int(turns[1].group(2))
+        self.assertEqual(new + reused, before + self.count(turn))
+        self.assertLessEqual(reused, before)
+
     def test_trouble_begins_on_its_own_line(self):
         """A disk that gets full in the midst of an answer: its rows cannot be read again, so nothing can be saved."""
         kv = self.folder / "talk.kv"

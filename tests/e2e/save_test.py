@@ -129,6 +129,16 @@ class Save(QuireTest):
         done = self.ok("run", "-m", MODEL, "--load-kv", self.kv, "--chat", "-p", "My name is Ada.", "-n", 5, "--temp", 0)
         self.assertIn(b"begins like them", done.stderr)
 
+    def test_chat_with_a_system_prompt(self):
+        """It cannot be said to a conversation that has begun."""
+        self.ok("run", "-m", MODEL, "--chat", "-p", "Hi.", "-n", 5, "--temp", 0, "--save-kv", self.kv)
+        load = ("chat", "-m", MODEL, "--load-kv", self.kv, "--temp", 0, "-n", 5)
+        plain = self.ok(*load, stdin="And?\n")
+        given = self.ok(*load, "--system-prompt", "Be brief.", stdin="And?\n")
+        self.assertEqual(given.stdout, plain.stdout)
+        self.assertIn(b"--system-prompt counts after /clear", given.stderr)
+        self.assertNotIn(b"--system-prompt", plain.stderr)
+
     # ---- what is refused, and leaves everything as it was
 
     def refuse_load(self, says: str, *arguments, path=None, **more):

@@ -27,7 +27,7 @@ AttributePath::AttributePath(Value attribute, Heap& heap) : heap_(heap) {
     return;
   }
   const Text& text = attribute.text();
-  for (const Piece& piece : split_text(text.bytes(), ".", std::string_view::npos, false)) {
+  for (const Piece& piece : split_text(text.bytes(), ".", std::string_view::npos, false, heap.budget())) {
     parts_.push_back(path_part(text, piece, heap));
   }
 }
@@ -47,7 +47,7 @@ std::vector<AttributePath> attribute_paths(Value attributes, Heap& heap) {
     return paths;
   }
   const Text& text = attributes.text();
-  for (const Piece& piece : split_text(text.bytes(), ",", std::string_view::npos, false)) {
+  for (const Piece& piece : split_text(text.bytes(), ",", std::string_view::npos, false, heap.budget())) {
     paths.emplace_back(heap.text(text.part(piece.begin, piece.n)), heap);
   }
   return paths;

@@ -152,7 +152,9 @@ Value slice_text(Value object, Value start, Value stop, Value step, Heap& heap) 
     const size_t begin = byte_of_character(bytes, static_cast<size_t>(range.start));
     return heap.text(text.part(begin, range.n == 0 ? 0 : byte_of_character(bytes.substr(begin), range.n)));
   }
+  heap.budget().check_memory((length_of(object) + 1) * sizeof(size_t));
   std::vector<size_t> begins;
+  begins.reserve(length_of(object) + 1);
   for (size_t at = 0; at < bytes.size(); at += first_character(bytes.substr(at)).size_bytes)
     begins.push_back(at);
   begins.push_back(bytes.size());

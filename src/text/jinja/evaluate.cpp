@@ -10,15 +10,8 @@
 namespace quire::jinja {
 
 Value Renderer::evaluate(const Expr& expr) {
-  if (level_ >= kMaxRunDepth) {
-    throw Trouble("goes deeper than " + std::to_string(kMaxRunDepth) + " levels of calls and parts");
-  }
+  const Level level(*this);
   budget_.take_steps(1);
-  ++level_;
-  struct Leave {
-    size_t& level;
-    ~Leave() { --level; }
-  } leave{level_};
   line_ = expr.line;
   switch (expr.kind) {
     case ExprKind::kConstant: return constant(static_cast<const Constant&>(expr));
@@ -188,6 +181,7 @@ Arguments Renderer::arguments(const CallArguments& all) {
 }
 
 Value Renderer::apply_filter(std::string_view name, Value input, Arguments arguments) {
+  const Level level(*this);  // map() applies what calls map()
   const Builtin* builtin = find_filter(name);
   if (builtin == nullptr) throw Trouble("there is no filter " + quoted(name));
   budget_.take_steps(1);
@@ -195,6 +189,7 @@ Value Renderer::apply_filter(std::string_view name, Value input, Arguments argum
 }
 
 bool Renderer::apply_test(std::string_view name, Value input, Arguments arguments) {
+  const Level level(*this);
   const Builtin* builtin = find_test(name);
   if (builtin == nullptr) throw Trouble("there is no test " + quoted(name));
   budget_.take_steps(1);

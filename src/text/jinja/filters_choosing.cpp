@@ -20,7 +20,11 @@ std::string_view name_argument(const Arguments& all, size_t i, const char* what)
   return all.positional[i].bytes();
 }
 
-Arguments without_first(const Arguments& all, size_t n) {
+// Made anew for each item, as what is called takes its arguments for itself.
+Arguments without_first(const Arguments& all, size_t n, Budget& budget) {
+  const size_t n_left = all.positional.size() - n;
+  budget.take_steps(n_left + all.named.size());
+  budget.take_memory(n_left * sizeof(Value) + all.named.size() * sizeof(all.named[0]));
   Arguments rest;
   rest.positional.assign(all.positional.begin() + static_cast<ptrdiff_t>(n), all.positional.end());
   rest.named = all.named;
@@ -57,7 +61,7 @@ Value map(Given& given) {
   } else {
     const std::string_view name = name_argument(all, 0, "filter to map with");
     for (const Value item : items_if_any(given)) {
-      out.push_back(given.renderer.apply_filter(name, item, without_first(all, 1)));
+      out.push_back(given.renderer.apply_filter(name, item, without_first(all, 1, given.budget())));
     }
   }
   return given.heap.sequence(SequenceType::kIterator, std::move(out));
@@ -72,9 +76,10 @@ Value choose(Given& given, bool by_attribute, bool wanted) {
   std::vector<Value> kept;
   for (const Value item : items_if_any(given)) {
     const Value value = by_attribute ? path.of(item) : item;
-    const bool holds = has_test ? given.renderer.apply_test(name_argument(all, n_before, "test to choose by"),
-                                                            value, without_first(all, n_before + 1))
-                                : is_true(value);
+    const bool holds =
+        has_test ? given.renderer.apply_test(name_argument(all, n_before, "test to choose by"), value,
+                                             without_first(all, n_before + 1, given.budget()))
+                 : is_true(value);
     if (holds == wanted) kept.push_back(item);
   }
   return given.heap.sequence(SequenceType::kIterator, std::move(kept));

@@ -24,13 +24,13 @@ std::string without_underscores(std::string_view text) {
   return out;
 }
 
-std::string stripped(std::string_view text) {
-  const Piece piece = strip_text(text, nullptr, true, true);
+std::string stripped(std::string_view text, Budget& budget) {
+  const Piece piece = strip_text(text, nullptr, true, true, budget);
   return without_underscores(text.substr(piece.begin, piece.n));
 }
 
-std::optional<int64_t> read_integer(std::string_view text, int64_t base) {
-  std::string digits = stripped(text);
+std::optional<int64_t> read_integer(std::string_view text, int64_t base, Budget& budget) {
+  std::string digits = stripped(text, budget);
   std::string_view rest = digits;
   const bool negative = rest.starts_with('-');
   if (negative || rest.starts_with('+')) rest.remove_prefix(1);
@@ -45,8 +45,8 @@ std::optional<int64_t> read_integer(std::string_view text, int64_t base) {
   return negative ? -value : value;
 }
 
-std::optional<double> read_float(std::string_view text) {
-  std::string digits = stripped(text);
+std::optional<double> read_float(std::string_view text, Budget& budget) {
+  std::string digits = stripped(text, budget);
   if (digits.empty() || digits.find_first_of("xXpP(") != std::string::npos) return std::nullopt;
   char* end = nullptr;
   const double value = std::strtod(digits.c_str(), &end);
@@ -64,9 +64,9 @@ Value to_int(Given& given) {
   const Value otherwise = given.has(0) ? given.at(0) : Value::integer(0);
   std::optional<int64_t> value;
   if (given.self.is(Kind::kText)) {
-    value = read_integer(given.self.bytes(), given.integer(1, 10));
+    value = read_integer(given.self.bytes(), given.integer(1, 10), given.budget());
     if (!value) {
-      if (const auto number = read_float(given.self.bytes())) value = truncated(*number);
+      if (const auto number = read_float(given.self.bytes(), given.budget())) value = truncated(*number);
     }
   } else if (given.self.is_integral()) {
     value = given.self.integer();
@@ -82,7 +82,7 @@ Value to_float(Given& given) {
   const Value otherwise = given.has(0) ? given.at(0) : Value::floating(0);
   if (given.self.is_number()) return Value::floating(given.self.as_float());
   if (given.self.is(Kind::kText)) {
-    const auto value = read_float(given.self.bytes());
+    const auto value = read_float(given.self.bytes(), given.budget());
     return value ? Value::floating(*value) : otherwise;
   }
   require_defined(given.self, "made a number");

@@ -34,7 +34,8 @@ Value title(Given& given) {
 Value trim(Given& given) {
   const Text text = given.self_text();
   const bool has_set = given.is_given_and_not_none(0);
-  const Piece piece = strip_text(text.bytes(), has_set ? &given.text(0).bytes() : nullptr, true, true);
+  const Piece piece =
+      strip_text(text.bytes(), has_set ? &given.text(0).bytes() : nullptr, true, true, given.budget());
   return given.heap.text(text.part(piece.begin, piece.n));
 }
 
@@ -62,6 +63,7 @@ Value escape(Given& given) {
         case '"': out.append("&#34;", Origin::kOutside); break;
         default: out.append({&c, 1}, origin);
       }
+      given.budget().check_memory(out.memory_bytes());
     }
   });
   return given.heap.text(std::move(out));
@@ -80,7 +82,7 @@ Value indent(Given& given) {
   }
   const bool first = given.flag(1, false);
   const bool blank = given.flag(2, false);
-  std::vector<Piece> lines = split_lines(self.bytes() + "\n", false);
+  std::vector<Piece> lines = split_lines(self.bytes() + "\n", false, given.budget());
   Text out;
   for (size_t i = 0; i < lines.size(); ++i) {
     if (i > 0) out.append("\n", Origin::kOutside);
@@ -89,7 +91,7 @@ Value indent(Given& given) {
       out.append(indention);
     }
     out.append_part(self, lines[i].begin, lines[i].n);
-    given.budget().check_memory(out.size());
+    given.budget().check_memory(out.memory_bytes());
   }
   return given.heap.text(std::move(out));
 }

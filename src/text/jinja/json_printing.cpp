@@ -45,7 +45,7 @@ class JsonPrinter {
     const size_t before = out_.size();
     print_one(value, depth);
     budget_.take_bytes(out_.size() - before);
-    budget_.check_memory(out_.size());
+    budget_.check_memory(out_.memory_bytes());
   }
 
  private:

@@ -46,7 +46,7 @@ class Budget {
       throw Trouble("needs more than " + std::to_string(limits_.memory_bytes) + " bytes of memory");
     memory_bytes_ -= n;
   }
-  // Before a text is made of so many bytes.
+  // Before so many bytes are made, which are charged when they become a value.
   void check_memory(size_t n) const {
     if (n > memory_bytes_)
       throw Trouble("needs more than " + std::to_string(limits_.memory_bytes) + " bytes of memory");

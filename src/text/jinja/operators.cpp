@@ -5,6 +5,7 @@
 
 #include "text/jinja/characters.h"
 #include "text/jinja/printing.h"
+#include "text/jinja/text_pieces.h"
 
 namespace quire::jinja {
 namespace {
@@ -117,7 +118,10 @@ void require_key(Value key) {
 
 const Value* find_key(const Dict& dict, Value key, Budget& budget) {
   budget.take_steps(1 + dict.entries.size() / 8);
-  if (key.is(Kind::kText)) return dict.find(key.bytes());
+  if (key.is(Kind::kText)) {
+    budget.take_steps(dict.entries.size() * (key.bytes().size() / 64));
+    return dict.find(key.bytes());
+  }
   for (const auto& [k, v] : dict.entries) {
     if (!k.is(Kind::kText) && equals(k, key, budget)) return &v;
   }
@@ -134,7 +138,7 @@ bool contains(Value container, Value item, Heap& heap) {
         throw Trouble(std::string("'in' of a text needs a text, not ") + type_name(item));
       }
       budget.take_bytes(container.text().size());
-      return container.bytes().find(item.bytes()) != std::string_view::npos;
+      return find_text(container.bytes(), item.bytes(), 0, budget) != std::string_view::npos;
     case Kind::kDict: require_key(item); return find_key(container.dict(), item, budget) != nullptr;
     case Kind::kSequence: {
       const std::vector<Value> items = items_of(container, heap);
@@ -203,10 +207,15 @@ Value checked(bool overflows, int64_t result) {
   return Value::integer(result);
 }
 
+// What each repetition adds: a text of one run stays one.
+size_t bytes_to_repeat(Value value) {
+  if (!value.is(Kind::kText)) return value.sequence().items.size() * sizeof(Value);
+  return value.text().runs().size() > 1 ? value.text().memory_bytes() : value.text().size();
+}
+
 Value repeated(Value value, int64_t times, Heap& heap) {
   const auto n = static_cast<size_t>(std::max<int64_t>(times, 0));
-  const size_t size =
-      value.is(Kind::kText) ? value.text().size() : value.sequence().items.size() * sizeof(Value);
+  const size_t size = bytes_to_repeat(value);
   if (size > 0 && n > 0) {
     if (n > (size_t{1} << 40) / size) heap.budget().check_memory(SIZE_MAX);
     heap.budget().check_memory(n * size);
@@ -232,7 +241,7 @@ Value add(Value a, Value b, Heap& heap) {
     return checked(overflows, sum);
   }
   if (a.is(Kind::kText) && b.is(Kind::kText)) {
-    heap.budget().check_memory(a.text().size() + b.text().size());
+    heap.budget().check_memory(a.text().memory_bytes() + b.text().memory_bytes());
     Text out = a.text();
     out.append(b.text());
     return heap.text(std::move(out));

@@ -63,7 +63,7 @@ class ReprPrinter {
     const size_t before = out_.size();
     print_one(value, depth);
     budget_.take_bytes(out_.size() - before);
-    budget_.check_memory(out_.size());
+    budget_.check_memory(out_.memory_bytes());
   }
 
  private:
@@ -168,7 +168,7 @@ void append_printed(Value value, Text& out, Budget& budget) {
     return;
   }
   budget.take_bytes(value.text().size());
-  budget.check_memory(out.size());
+  budget.check_memory(out.memory_bytes() + value.text().memory_bytes());
   out.append(value.text());
 }
 

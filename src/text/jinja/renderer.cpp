@@ -10,23 +10,6 @@
 
 namespace quire::jinja {
 
-// One more level of recursion.
-class Renderer::Level {
- public:
-  explicit Level(Renderer& renderer) : renderer_(renderer) {
-    if (renderer.level_ >= kMaxRunDepth) {
-      throw Trouble("goes deeper than " + std::to_string(kMaxRunDepth) + " levels of calls and parts");
-    }
-    ++renderer.level_;
-  }
-  ~Level() { --renderer_.level_; }
-  Level(const Level&) = delete;
-  Level& operator=(const Level&) = delete;
-
- private:
-  Renderer& renderer_;
-};
-
 // Output goes to another text, and names to another scope, until it ends.
 class Renderer::Output {
  public:

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -34,7 +35,22 @@ class Renderer {
 
  private:
   enum class Flow : uint8_t { kOn, kBreak, kContinue };
-  class Level;
+  // One more level of recursion, as long as it lives.
+  class Level {
+   public:
+    explicit Level(Renderer& renderer) : level_(renderer.level_) {
+      if (level_ >= kMaxRunDepth) {
+        throw Trouble("goes deeper than " + std::to_string(kMaxRunDepth) + " levels of calls and parts");
+      }
+      ++level_;
+    }
+    ~Level() { --level_; }
+    Level(const Level&) = delete;
+    Level& operator=(const Level&) = delete;
+
+   private:
+    size_t& level_;
+  };
   class Output;
 
   Flow run_body(const Body& body);

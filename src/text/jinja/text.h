@@ -30,6 +30,7 @@ class Text {
   const std::string& bytes() const { return bytes_; }
   size_t size() const { return bytes_.size(); }
   bool empty() const { return bytes_.empty(); }
+  size_t memory_bytes() const { return bytes_.size() + runs_.size() * sizeof(Run); }
   // None is empty, and neighbours differ in their origin.
   std::span<const Run> runs() const { return runs_; }
 

@@ -158,7 +158,7 @@ class PercentFormatter {
       }
       const Spec spec = read_spec(rest);
       append_padded(spec, take(name), '>', out, heap_.budget());
-      heap_.budget().check_memory(out.size());
+      heap_.budget().check_memory(out.memory_bytes());
       at = bytes.size() - rest.size();
     }
   }
@@ -231,7 +231,7 @@ class BraceFormatter {
     read_spec(spec_text, spec);
     append_padded(spec, value, value.is_number() && spec.type != 's' && spec.type != 'r' ? '>' : '<', out,
                   heap_.budget());
-    heap_.budget().check_memory(out.size());
+    heap_.budget().check_memory(out.memory_bytes());
   }
 
   Value find(std::string_view name) {

@@ -1,6 +1,8 @@
 #include "text/jinja/text_pieces.h"
 
 #include <algorithm>
+#include <bitset>
+#include <utility>
 
 #include "text/jinja/characters.h"
 
@@ -43,86 +45,159 @@ size_t line_break(std::string_view text, size_t at) {
   return breaks ? c.size_bytes : 0;
 }
 
-bool in_set(std::string_view set, std::string_view character) {
-  while (!set.empty()) {
-    const size_t n = first_character(set).size_bytes;
-    if (set.substr(0, n) == character) return true;
-    set.remove_prefix(n);
+// Characters to look up, so that a set costs its size only once.
+class CharacterSet {
+ public:
+  CharacterSet(std::string_view set, Budget& budget) {
+    budget.take_bytes(set.size());
+    while (!set.empty()) {
+      const Character c = first_character(set);
+      if (c.size_bytes == 1) {
+        bytes_.set(static_cast<uint8_t>(set[0]));
+      } else {
+        if (c.code_point >= code_points_.size()) code_points_.resize(c.code_point + 1);
+        code_points_[c.code_point] = true;
+      }
+      set.remove_prefix(c.size_bytes);
+    }
+    budget.take_bytes(code_points_.size() / 8);
   }
-  return false;
+  bool has(std::string_view character) const {
+    if (character.size() == 1) return bytes_[static_cast<uint8_t>(character[0])];
+    const uint32_t p = first_character(character).code_point;
+    return p < code_points_.size() && code_points_[p];
+  }
+
+ private:
+  std::bitset<256> bytes_;  // of characters of one byte, and bytes that belong to none
+  std::vector<bool> code_points_;
+};
+
+// Pieces, refused before the texts that they will become could need more memory than is left.
+class PieceList {
+ public:
+  explicit PieceList(const Budget& budget) : budget_(budget) {}
+
+  void push(size_t begin, size_t end) {
+    budget_.check_memory((pieces_.size() + 1) * (sizeof(Piece) + sizeof(Value) + sizeof(TextObject)));
+    pieces_.push_back({begin, end - begin});
+  }
+  size_t size() const { return pieces_.size(); }
+  std::vector<Piece> take() { return std::move(pieces_); }
+  std::vector<Piece> take_reversed() {
+    std::reverse(pieces_.begin(), pieces_.end());
+    return std::move(pieces_);
+  }
+
+ private:
+  const Budget& budget_;
+  std::vector<Piece> pieces_;
+};
+
+// Takes a step for each 64 bytes that are the same, but none where the texts differ early, as nearly always.
+bool begins_with(std::string_view text, std::string_view what, Budget& budget) {
+  constexpr size_t kPart = 64;
+  for (size_t at = 0; at < what.size(); at += kPart) {
+    const size_t n = std::min(kPart, what.size() - at);
+    if (at + n > text.size() || text.compare(at, n, what, at, n) != 0) return false;
+    budget.take_steps(1);
+  }
+  return true;
 }
 
 }  // namespace
 
+size_t find_text(std::string_view text, std::string_view what, size_t from, Budget& budget) {
+  if (from > text.size()) return kNone;
+  if (what.empty()) return from;
+  for (size_t at = text.find(what[0], from); at != kNone; at = text.find(what[0], at + 1)) {
+    if (what.size() > text.size() - at) break;
+    if (begins_with(text.substr(at), what, budget)) return at;
+  }
+  return kNone;
+}
+
+size_t find_last_text(std::string_view text, std::string_view what, Budget& budget) {
+  if (what.empty()) return text.size();
+  if (what.size() > text.size()) return kNone;
+  for (size_t end = text.size() - what.size() + 1; end > 0;) {
+    const size_t at = text.substr(0, end).rfind(what[0]);
+    if (at == kNone) break;
+    if (begins_with(text.substr(at), what, budget)) return at;
+    end = at;
+  }
+  return kNone;
+}
+
 std::vector<Piece> split_text(std::string_view text, std::string_view separator, size_t limit,
-                              bool from_right) {
-  std::vector<Piece> pieces;
+                              bool from_right, Budget& budget) {
+  PieceList pieces(budget);
   if (from_right) {
     size_t end = text.size();
     while (pieces.size() < limit) {
-      const size_t at = end < separator.size() ? kNone : text.substr(0, end).rfind(separator);
+      const size_t at = find_last_text(text.substr(0, end), separator, budget);
       if (at == kNone) break;
-      pieces.push_back({at + separator.size(), end - at - separator.size()});
+      pieces.push(at + separator.size(), end);
       end = at;
     }
-    pieces.push_back({0, end});
-    std::reverse(pieces.begin(), pieces.end());
-    return pieces;
+    pieces.push(0, end);
+    return pieces.take_reversed();
   }
   size_t begin = 0;
   while (pieces.size() < limit) {
-    const size_t at = text.find(separator, begin);
+    const size_t at = find_text(text, separator, begin, budget);
     if (at == kNone) break;
-    pieces.push_back({begin, at - begin});
+    pieces.push(begin, at);
     begin = at + separator.size();
   }
-  pieces.push_back({begin, text.size() - begin});
-  return pieces;
+  pieces.push(begin, text.size());
+  return pieces.take();
 }
 
-std::vector<Piece> split_words(std::string_view text, size_t limit, bool from_right) {
-  std::vector<Piece> pieces;
+std::vector<Piece> split_words(std::string_view text, size_t limit, bool from_right, Budget& budget) {
+  PieceList pieces(budget);
   if (from_right) {
     size_t end = back_over(text, text.size(), true);
     while (end > 0 && pieces.size() < limit) {
       const size_t begin = back_over(text, end, false);
-      pieces.push_back({begin, end - begin});
+      pieces.push(begin, end);
       end = back_over(text, begin, true);
     }
-    if (end > 0) pieces.push_back({0, end});
-    std::reverse(pieces.begin(), pieces.end());
-    return pieces;
+    if (end > 0) pieces.push(0, end);
+    return pieces.take_reversed();
   }
   size_t begin = skip_space(text, 0);
   while (begin < text.size() && pieces.size() < limit) {
     const size_t end = skip_word(text, begin);
-    pieces.push_back({begin, end - begin});
+    pieces.push(begin, end);
     begin = skip_space(text, end);
   }
-  if (begin < text.size()) pieces.push_back({begin, text.size() - begin});
-  return pieces;
+  if (begin < text.size()) pieces.push(begin, text.size());
+  return pieces.take();
 }
 
-std::vector<Piece> split_lines(std::string_view text, bool keep_ends) {
-  std::vector<Piece> pieces;
+std::vector<Piece> split_lines(std::string_view text, bool keep_ends, Budget& budget) {
+  PieceList pieces(budget);
   size_t begin = 0;
   for (size_t at = 0; at < text.size();) {
     const size_t n = line_break(text, at);
     if (n > 0) {
-      pieces.push_back({begin, at - begin + (keep_ends ? n : 0)});
+      pieces.push(begin, keep_ends ? at + n : at);
       begin = at + n;
       at = begin;
     } else {
       at += first_character(text.substr(at)).size_bytes;
     }
   }
-  if (begin < text.size()) pieces.push_back({begin, text.size() - begin});
-  return pieces;
+  if (begin < text.size()) pieces.push(begin, text.size());
+  return pieces.take();
 }
 
-Piece strip_text(std::string_view text, const std::string* set, bool left, bool right) {
+Piece strip_text(std::string_view text, const std::string* set, bool left, bool right, Budget& budget) {
+  budget.take_bytes(text.size());
+  const CharacterSet characters(set == nullptr ? std::string_view() : *set, budget);
   const auto goes = [&](std::string_view character) {
-    return set == nullptr ? is_space(first_character(character).code_point) : in_set(*set, character);
+    return set == nullptr ? is_space(first_character(character).code_point) : characters.has(character);
   };
   size_t begin = 0;
   while (left && begin < text.size()) {
@@ -153,7 +228,7 @@ Text replace_text(const Text& text, std::string_view from, const Text& to, size_
   const auto put = [&] {
     out.append(to);
     budget.take_bytes(to.size());
-    budget.check_memory(out.size());
+    budget.check_memory(out.memory_bytes());
   };
   size_t at = 0;
   size_t n = 0;
@@ -166,7 +241,9 @@ Text replace_text(const Text& text, std::string_view from, const Text& to, size_
     }
     if (at == bytes.size() && n < limit) put();
   } else {
-    for (size_t found = bytes.find(from); found != kNone && n < limit; found = bytes.find(from, at), ++n) {
+    for (; n < limit; ++n) {
+      const size_t found = find_text(bytes, from, at, budget);
+      if (found == kNone) break;
       out.append_part(text, at, found - at);
       put();
       at = found + from.size();

@@ -10,6 +10,12 @@
 
 namespace quire::jinja {
 
+// Where `what` first lies in `text`, at `from` or behind, and where it last does; npos: nowhere. They charge
+// only for what nearly matches, which may cost the product of the sizes; going through the text once is the
+// caller's to charge.
+size_t find_text(std::string_view text, std::string_view what, size_t from, Budget& budget);
+size_t find_last_text(std::string_view text, std::string_view what, Budget& budget);
+
 struct Piece {
   size_t begin;
   size_t n;
@@ -17,13 +23,13 @@ struct Piece {
 
 // At a separator that is not empty, at most `limit` times.
 std::vector<Piece> split_text(std::string_view text, std::string_view separator, size_t limit,
-                              bool from_right);
+                              bool from_right, Budget& budget);
 // At runs of white space, which no piece begins or ends with, but the last (first) one where the limit is
 // met.
-std::vector<Piece> split_words(std::string_view text, size_t limit, bool from_right);
-std::vector<Piece> split_lines(std::string_view text, bool keep_ends);
+std::vector<Piece> split_words(std::string_view text, size_t limit, bool from_right, Budget& budget);
+std::vector<Piece> split_lines(std::string_view text, bool keep_ends, Budget& budget);
 // Without what is at the ends of the characters in `set`, or of white space where there is none.
-Piece strip_text(std::string_view text, const std::string* set, bool left, bool right);
+Piece strip_text(std::string_view text, const std::string* set, bool left, bool right, Budget& budget);
 
 Value piece_list(Heap& heap, const Text& text, const std::vector<Piece>& pieces);
 

@@ -30,6 +30,7 @@ Value begins_or_ends(Given& given, const Fits& fits) {
   return Value::boolean(std::any_of(items.begin(), items.end(), [&](Value item) {
     if (!item.is(Kind::kText))
       throw Trouble(std::string("needs texts, not a value of type ") + type_name(item));
+    given.budget().take_bytes(std::min(bytes.size(), item.bytes().size()));
     return fits(bytes, item.bytes());
   }));
 }
@@ -68,7 +69,9 @@ std::optional<Part> part_between(Given& given, size_t i) {
 Value find_in_text(Given& given, bool last, bool must_be_there) {
   const auto part = part_between(given, 1);
   const std::string& what = given.text(0).bytes();
-  const size_t at = !part ? kNone : last ? part->bytes.rfind(what) : part->bytes.find(what);
+  const size_t at = !part  ? kNone
+                    : last ? find_last_text(part->bytes, what, given.budget())
+                           : find_text(part->bytes, what, 0, given.budget());
   if (at != kNone) {
     return Value::integer(
         static_cast<int64_t>(part->begin_characters + count_characters(part->bytes.substr(0, at))));
@@ -88,7 +91,8 @@ Value count(Given& given) {
   if (!part) return Value::integer(0);
   if (what.empty()) return Value::integer(static_cast<int64_t>(count_characters(part->bytes)) + 1);
   int64_t n = 0;
-  for (size_t at = part->bytes.find(what); at != kNone; at = part->bytes.find(what, at + what.size())) ++n;
+  for (size_t at = 0; (at = find_text(part->bytes, what, at, given.budget())) != kNone; at += what.size())
+    ++n;
   return Value::integer(n);
 }
 
@@ -105,9 +109,9 @@ Value split_at(Given& given, bool from_right) {
   const size_t limit = most < 0 ? kNone : static_cast<size_t>(most);
   std::vector<Piece> pieces;
   if (given.is_given_and_not_none(0)) {
-    pieces = split_text(self.bytes(), separator(given, 0).bytes(), limit, from_right);
+    pieces = split_text(self.bytes(), separator(given, 0).bytes(), limit, from_right, given.budget());
   } else {
-    pieces = split_words(self.bytes(), limit, from_right);
+    pieces = split_words(self.bytes(), limit, from_right, given.budget());
   }
   return piece_list(given.heap, self, pieces);
 }
@@ -118,7 +122,7 @@ Value rsplit(Given& given) { return split_at(given, true); }
 Value splitlines(Given& given) {
   const Text& self = given.self.text();
   given.budget().take_bytes(self.size());
-  return piece_list(given.heap, self, split_lines(self.bytes(), given.flag(0, false)));
+  return piece_list(given.heap, self, split_lines(self.bytes(), given.flag(0, false), given.budget()));
 }
 
 // Before, the separator, behind; without a separator the text and two empty ones.
@@ -126,7 +130,8 @@ Value partition_at(Given& given, bool last) {
   const Text& self = given.self.text();
   given.budget().take_bytes(self.size());
   const std::string& what = separator(given, 0).bytes();
-  const size_t at = last ? self.bytes().rfind(what) : self.bytes().find(what);
+  const size_t at = last ? find_last_text(self.bytes(), what, given.budget())
+                         : find_text(self.bytes(), what, 0, given.budget());
   std::vector<Piece> pieces;
   if (at != kNone) {
     pieces = {{0, at}, {at, what.size()}, {at + what.size(), self.size() - at - what.size()}};
@@ -145,9 +150,9 @@ Value rpartition(Given& given) { return partition_at(given, true); }
 
 Value strip_ends(Given& given, bool left, bool right) {
   const Text& self = given.self.text();
-  given.budget().take_bytes(self.size());
   const bool has_set = given.is_given_and_not_none(0);
-  const Piece piece = strip_text(self.bytes(), has_set ? &given.text(0).bytes() : nullptr, left, right);
+  const Piece piece =
+      strip_text(self.bytes(), has_set ? &given.text(0).bytes() : nullptr, left, right, given.budget());
   return given.heap.text(self.part(piece.begin, piece.n));
 }
 

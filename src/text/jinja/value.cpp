@@ -47,7 +47,7 @@ void Scope::set(std::string_view name, Value value, Budget& budget) {
 }
 
 Value Heap::text(Text text) {
-  budget_.take_memory(text.size() + text.runs().size() * sizeof(Text::Run));
+  budget_.take_memory(text.memory_bytes());
   budget_.take_bytes(text.size());
   auto* object = make<TextObject>();
   object->text = std::move(text);

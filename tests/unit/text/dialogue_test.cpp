@@ -30,6 +30,11 @@ class Talk {
     tokenizer_.encode_append(text, ControlTokens::kAsText, sequence_);
     dialogue_.answered(text, sequence_.size());
   }
+  // An answer that ended before a stop string.
+  void answer_until(const std::string& text, const std::string& stop) {
+    tokenizer_.encode_append(text + stop, ControlTokens::kAsText, sequence_);
+    dialogue_.answered(text, 0);
+  }
   std::string text() const { return tokenizer_.decode(sequence_, true); }
   size_t size() const { return sequence_.size(); }
 
@@ -79,6 +84,24 @@ TEST(Dialogue, TrimmedAnswersCostTheirEndOnly) {
   talk.answer("Hello \n");
   EXPECT_EQ(talk.say("x").n_keep, talk.tokenizer_.encode("Hi<|im_end|>Hello", ControlTokens::kParse).size());
   EXPECT_EQ(talk.text(), "Hi<|im_end|>Hello<|im_end|>x<|im_end|>");
+}
+
+TEST(Dialogue, AStopStringDoesNotStayInTheConversation) {
+  for (const bool loaded : {false, true}) {
+    Talk talk(kChatMl);
+    if (loaded) {
+      talk.sequence_ = talk.tokenizer_.encode("<|im_start|>whatever was there", ControlTokens::kParse);
+      talk.dialogue_.begin(talk.size());
+    }
+    talk.say("Hi");
+    talk.answer_until("Hello", "STOP and more");
+    const size_t n_answered = talk.size() - std::string("STOP and more").size();
+    EXPECT_EQ(talk.say("Again").n_keep, n_answered);
+    EXPECT_TRUE(
+        talk.text().ends_with("<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nHello<|im_end|>\n"
+                              "<|im_start|>user\nAgain<|im_end|>\n<|im_start|>assistant\n"))
+        << talk.text();
+  }
 }
 
 TEST(Dialogue, AMessageThatWasNotTakenIsForgotten) {

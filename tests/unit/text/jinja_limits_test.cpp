@@ -22,10 +22,11 @@ Limits small_limits() {
   return limits;
 }
 
-void expect_refused(const std::string& source, const std::string& says, const DataObject& values = {}) {
+void expect_refused(const std::string& source, const std::string& says,
+                    const Limits& limits = small_limits()) {
   const std::string shown = source.substr(0, 100);
   try {
-    (void)Template::parse(source).render(values, std::tm{}, small_limits());
+    (void)Template::parse(source).render({}, std::tm{}, limits);
     ADD_FAILURE() << shown << ": no error";
   } catch (const Error& error) {
     const std::string message = error.what();
@@ -74,6 +75,23 @@ TEST(JinjaLimits, Memory) {
       "");
 }
 
+// Each byte of these would become a text or a place, many times its size.
+TEST(JinjaLimits, MemoryOfPieces) {
+  Limits limits = small_limits();
+  limits.memory_bytes = 4 << 20;
+  const std::string letters = "{% set s = 'a' * 40000 %}";
+  for (const char* cut : {"s.split('a')", "s.rsplit('a')", "s.split('a', 39000)", "('a ' * 40000).split()",
+                          "('a ' * 40000).rsplit()", "('\\n' * 40000).splitlines()", "('\\n' * 40000)|indent",
+                          "[1]|map(attribute='.' * 40000)"}) {
+    expect_refused(letters + "{{ (" + cut + ")|length }}", "memory", limits);
+  }
+  expect_refused("{{ ('a' * 600000)[::2] }}", "memory", limits);
+  // Runs of two origins.
+  expect_refused("{{ ('a' * 40000).replace('a', ('a' ~ 1) * 4) }}", "memory", limits);
+  expect_refused("{{ ('a' ~ 1) * 130000 }}", "memory", limits);
+  expect_refused("{{ ('a&' * 130000)|escape }}", "memory", limits);
+}
+
 TEST(JinjaLimits, Output) {
   expect_refused("{% set s = 'x' * 1000000 %}{% for x in range(1000) %}{{ s }}{% endfor %}", "prints more");
 }
@@ -107,6 +125,53 @@ TEST(JinjaLimits, Depth) {
                  deeper);
   expect_refused("{% set ns = namespace() %}{% set ns.me = ns %}{{ ns }}", deeper);
   expect_refused("{% set ns = namespace() %}{% set ns.me = [ns] %}{{ ns.me }}", deeper);
+}
+
+// Filters that apply filters: map('map', 'map', ...), and tests at the end of them.
+TEST(JinjaLimits, FiltersThatApplyFilters) {
+  const auto maps = [](size_t n, const std::string& last) {
+    return "{% set ns = namespace(x=[1]) %}{% for i in range(" + std::to_string(n) +
+           ") %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x|map(*(['map'] * " + std::to_string(n - 1) + " + " +
+           last + "))|list|length }}";
+  };
+  expect_refused(maps(1000, "[]"), "deeper");
+  expect_refused(maps(1000, "['select', 'odd']"), "deeper");
+  expect_refused(maps(12000, "[]"), "steps");
+  const Template few = Template::parse(maps(20, "['select', 'odd']"));
+  EXPECT_EQ(few.render({}).bytes(), "1");
+}
+
+// What a search costs where texts nearly match is the product of their sizes.
+TEST(JinjaLimits, Searches) {
+  const std::string texts = "{% set s = 'a' * 400000 %}{% set near = 'a' * 20000 ~ 'b' %}";
+  for (const char* search :
+       {"near in s", "s.find(near)", "s.rfind(near)", "s.count(near)", "s.split(near)", "s.rsplit(near)",
+        "s.partition(near)", "s.rpartition(near)", "s.replace(near, '')", "s|replace(near, '')",
+        "s.startswith((near,) * 10000)", "s.endswith((near,) * 10000)"}) {
+    expect_refused(texts + "{{ " + search + " }}", "steps");
+  }
+  expect_refused(
+      "{% set k = 'a' * 200000 %}{% set d = {k ~ 1: 1, k ~ 2: 2} %}{% set other = k ~ 3 %}"
+      "{% for i in range(1000) %}{{ d[other] }}{% endfor %}",
+      "steps");
+}
+
+TEST(JinjaLimits, SearchesFindWhatIsThere) {
+  const Template searches = Template::parse(
+      "{% set long = 'a' * 200 %}{% set s = long ~ 'b' ~ long ~ 'c' %}"
+      "{{ s.find(long ~ 'c') }} {{ s.rfind(long ~ 'b') }} {{ s.rfind(long) }} {{ s.find('') }} "
+      "{{ s.rfind('') }} {{ s.rfind('c') }} {{ s.count(long) }} {{ s.find('d') }} {{ s.rfind('ca') }} "
+      "{{ 'b'.rfind(s) }} {{ s.rsplit(long)|map('length')|list }} {{ 'aXbX'.split('X') }} {{ '' in s }}");
+  EXPECT_EQ(searches.render({}).bytes(), "201 0 201 0 402 401 2 -1 -1 -1 [0, 1, 1] ['a', 'b', ''] True");
+}
+
+// The sets of these would be looked through for each character, if they were not made once.
+TEST(JinjaLimits, StripsWithLargeSets) {
+  const Template strips = Template::parse(
+      "{% set s = 'a' * 200000 ~ 'ä' %}{% set others = 'b' * 100000 %}{% set all = others ~ 'äöa' %}"
+      "{{ s.strip(all)|length }} {{ s.lstrip(all)|length }} {{ s.rstrip(all)|length }} "
+      "{{ s|trim(all)|length }} {{ s.strip(others)|length }} {{ s.strip('ä')|length }}");
+  EXPECT_EQ(strips.render({}).bytes(), "0 0 0 0 200001 200000");
 }
 
 TEST(JinjaLimits, Size) { expect_refused(std::string(2000000, ' '), "more than"); }
