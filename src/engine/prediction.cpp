@@ -78,16 +78,6 @@ uint64_t n_tokens_of(const GgufFile& file) {
   return embedding == nullptr ? 0 : embedding->n_rows();
 }
 
-// Of a model that runs; none of others.
-std::vector<uint64_t> windows_of(const GgufFile& file) {
-  try {
-    const Geometry geometry = ModelConfig::read(file).geometry();
-    return {geometry.window_tokens.begin(), geometry.window_tokens.end()};
-  } catch (const Error&) {
-    return {};
-  }
-}
-
 // Everything that is neither weights nor cache. Only the residual stream and the rotation angles span the
 // whole prompt; the rest is the size of a chunk.
 uint64_t estimate_workspace(const GgufFile& file, const std::string& prefix, const KvShape& shape,
@@ -98,9 +88,9 @@ uint64_t estimate_workspace(const GgufFile& file, const std::string& prefix, con
                               : file.get_uint_or(prefix + "feed_forward_length", 4 * width);
   const uint64_t n_vocabulary = n_tokens_of(file);
   // The hidden state and the angles of a token, which layers with a window may have of their own.
-  const bool has_windows = !windows_of(file).empty();
-  const uint64_t token_floats = checked_add(
-      width, checked_mul(has_windows ? 2 : 1, shape.key_length, "the workspace"), "the workspace");
+  const uint64_t n_tables = shape.window_tokens.empty() ? 1 : 2;
+  const uint64_t token_floats =
+      checked_add(width, checked_mul(n_tables, shape.key_length, "the workspace"), "the workspace");
   const uint64_t chunk_floats = checked_add(checked_mul(8, width, "the workspace"),
                                             checked_mul(2, hidden, "the workspace"), "the workspace");
   uint64_t bytes =
@@ -109,6 +99,16 @@ uint64_t estimate_workspace(const GgufFile& file, const std::string& prefix, con
                       "the workspace");
   bytes = checked_add(bytes, n_vocabulary * (kTokenizerBytesPerToken + sizeof(float)), "the workspace");
   return checked_add(bytes, kProgramBytes, "the workspace");
+}
+
+// Of a model that runs; none of others.
+std::vector<uint64_t> windows_of(const GgufFile& file) {
+  try {
+    const Geometry geometry = ModelConfig::read(file).geometry();
+    return {geometry.window_tokens.begin(), geometry.window_tokens.end()};
+  } catch (const Error&) {
+    return {};
+  }
 }
 
 }  // namespace

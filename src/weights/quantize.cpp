@@ -109,43 +109,36 @@ void put_fifth_bits(const uint8_t* codes, uint8_t* out) {
   std::memcpy(out, &bits, sizeof bits);
 }
 
-bool encode_q4_0(const float* values, uint8_t* out) {
+// Codes of 4 bits, or of 5, whose fifth ones come first.
+template <int kBits>
+void put_codes(const uint8_t* codes, uint8_t* out) {
+  if constexpr (kBits == 5) {
+    put_fifth_bits(codes, out);
+    out += sizeof(uint32_t);
+  }
+  put_nibbles(codes, out);
+}
+
+// Q4_0 and Q5_0: a scale.
+template <int kBits>
+bool encode_signed(const float* values, uint8_t* out) {
   uint8_t codes[kBlock];
   float d;
-  if (!signed_codes(values, 8, codes, d)) return false;
+  if (!signed_codes(values, 1 << (kBits - 1), codes, d)) return false;
   put_f16(d, out);
-  put_nibbles(codes, out + 2);
+  put_codes<kBits>(codes, out + 2);
   return true;
 }
 
-bool encode_q4_1(const float* values, uint8_t* out) {
+// Q4_1 and Q5_1: a scale and the least value.
+template <int kBits>
+bool encode_ranged(const float* values, uint8_t* out) {
   uint8_t codes[kBlock];
   float d, least;
-  if (!ranged_codes(values, 15, codes, d, least)) return false;
+  if (!ranged_codes(values, (1 << kBits) - 1, codes, d, least)) return false;
   put_f16(d, out);
   put_f16(least, out + 2);
-  put_nibbles(codes, out + 4);
-  return true;
-}
-
-bool encode_q5_0(const float* values, uint8_t* out) {
-  uint8_t codes[kBlock];
-  float d;
-  if (!signed_codes(values, 16, codes, d)) return false;
-  put_f16(d, out);
-  put_fifth_bits(codes, out + 2);
-  put_nibbles(codes, out + 6);
-  return true;
-}
-
-bool encode_q5_1(const float* values, uint8_t* out) {
-  uint8_t codes[kBlock];
-  float d, least;
-  if (!ranged_codes(values, 31, codes, d, least)) return false;
-  put_f16(d, out);
-  put_f16(least, out + 2);
-  put_fifth_bits(codes, out + 4);
-  put_nibbles(codes, out + 8);
+  put_codes<kBits>(codes, out + 4);
   return true;
 }
 
@@ -189,10 +182,10 @@ bool quantize_row(TensorType type, const float* values, void* blocks, uint64_t n
     case TensorType::F32: return encode_row<encode_f32>(type, values, blocks, n_values);
     case TensorType::F16: return encode_row<encode_f16>(type, values, blocks, n_values);
     case TensorType::BF16: return encode_row<encode_bf16>(type, values, blocks, n_values);
-    case TensorType::Q4_0: return encode_row<encode_finite<encode_q4_0>>(type, values, blocks, n_values);
-    case TensorType::Q4_1: return encode_row<encode_finite<encode_q4_1>>(type, values, blocks, n_values);
-    case TensorType::Q5_0: return encode_row<encode_finite<encode_q5_0>>(type, values, blocks, n_values);
-    case TensorType::Q5_1: return encode_row<encode_finite<encode_q5_1>>(type, values, blocks, n_values);
+    case TensorType::Q4_0: return encode_row<encode_finite<encode_signed<4>>>(type, values, blocks, n_values);
+    case TensorType::Q4_1: return encode_row<encode_finite<encode_ranged<4>>>(type, values, blocks, n_values);
+    case TensorType::Q5_0: return encode_row<encode_finite<encode_signed<5>>>(type, values, blocks, n_values);
+    case TensorType::Q5_1: return encode_row<encode_finite<encode_ranged<5>>>(type, values, blocks, n_values);
     case TensorType::Q8_0: return encode_row<encode_finite<encode_q8_0>>(type, values, blocks, n_values);
     case TensorType::Q4_K: return encode_row<encode_q4_k>(type, values, blocks, n_values);
     case TensorType::Q5_K: return encode_row<encode_q5_k>(type, values, blocks, n_values);

@@ -77,14 +77,8 @@ class JsonPrinter {
 
   void print_text(const Text& text) {
     put("\"");
-    text.for_each_run([&](std::string_view run, Origin origin) {
-      std::string escaped;
-      while (!run.empty()) {
-        const Character c = first_character(run);
-        append_json_character(run.substr(0, c.size_bytes), c, style_.ascii, escaped);
-        run.remove_prefix(c.size_bytes);
-      }
-      out_.append(escaped, origin);
+    append_escaped(text, out_, [&](std::string_view bytes, const Character& c, std::string& to) {
+      append_json_character(bytes, c, style_.ascii, to);
     });
     put("\"");
   }

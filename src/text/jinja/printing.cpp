@@ -42,14 +42,8 @@ void append_text_repr(const Text& text, Text& out) {
   const bool has_single = text.bytes().find('\'') != std::string::npos;
   const char quote = has_single && text.bytes().find('"') == std::string::npos ? '"' : '\'';
   out.append({&quote, 1}, Origin::kOutside);
-  text.for_each_run([&](std::string_view run, Origin origin) {
-    std::string escaped;
-    while (!run.empty()) {
-      const Character c = first_character(run);
-      append_repr_character(run.substr(0, c.size_bytes), c, quote, escaped);
-      run.remove_prefix(c.size_bytes);
-    }
-    out.append(escaped, origin);
+  append_escaped(text, out, [&](std::string_view bytes, const Character& c, std::string& to) {
+    append_repr_character(bytes, c, quote, to);
   });
   out.append({&quote, 1}, Origin::kOutside);
 }

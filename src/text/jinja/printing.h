@@ -2,7 +2,9 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
+#include "text/jinja/characters.h"
 #include "text/jinja/value.h"
 
 namespace quire::jinja {
@@ -16,6 +18,21 @@ void append_repr(Value value, Text& out, Budget& budget);
 
 // As Python prints it: the shortest digits that give the number again.
 std::string float_text(double value);
+
+// Every character of the text by append(its bytes, the character, std::string& out), with the origin that it
+// had.
+template <typename Append>
+void append_escaped(const Text& text, Text& out, const Append& append) {
+  text.for_each_run([&](std::string_view run, Origin origin) {
+    std::string escaped;
+    while (!run.empty()) {
+      const Character c = first_character(run);
+      append(run.substr(0, c.size_bytes), c, escaped);
+      run.remove_prefix(c.size_bytes);
+    }
+    out.append(escaped, origin);
+  });
+}
 
 struct JsonStyle {
   bool indented = false;
