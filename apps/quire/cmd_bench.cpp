@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "bench_on_device.h"
 #include "bench_outputs.h"
 #include "bench_report.h"
 #include "commands.h"
@@ -62,6 +63,7 @@ struct Options {
   int64_t seed = 0;
   bool json = false;
   BenchPaths paths;
+  DeviceBenchFlags device;
 };
 
 // The published presets, and `balanced` for its defaults.
@@ -176,6 +178,11 @@ BenchOptions bench_options(const Options& options, const std::vector<BenchEntry>
 int run(const CLI::App& app, Options& options) {
   apply_preset(app, options);
   check(options);
+  if (options.device.given()) {
+    const std::string modes = options.mode == "both" || options.mode == "standard" ? "full" : options.mode;
+    return bench_on_device(options.model, options.device, modes, options.new_tokens, options.json);
+  }
+  if (options.model.path.empty()) throw Error("--model is required");
   const std::vector<BenchEntry> entries = parse_bench_modes(options.mode, options.monarch);
   bench_options(options, entries, 1).sampling.check();
   const EngineOptions engine_options = options.model.engine_options();
@@ -286,9 +293,11 @@ Command add_bench(CLI::App& root) {
   app->add_option("--prompt-file", options->input.file, "the same as -f")->type_name("FILE");
   add_bench_options(*app, *options);
   add_engine_options(*app, options->model);
+  app->get_option("--model")->required(false);  // --random-weights may stand in for it
   add_fact_options(*app, options->model);
   add_monarch_options(*app, *options);
   add_output_options(*app, *options);
+  add_device_bench_options(*app, options->device);
   app->footer(kExamples);
   return {app, [app, options] { return run(*app, *options); }};
 }

@@ -14,6 +14,7 @@
 #include "engine/vocabulary_reader.h"
 #include "key_bias_figures.h"
 #include "options.h"
+#include "run_on_device.h"
 #include "saved_sequence.h"
 #include "terminal.h"
 #include "tier/tier.h"
@@ -47,6 +48,7 @@ struct RunOptions {
   TextInput input;
   KvFiles kv_files;
   std::string system_prompt;
+  std::string device = "cpu";
   bool chat = false;
   bool raw = false;
   bool json = false;
@@ -217,6 +219,15 @@ std::string try_save(SavedSequence& saved, const Session& session) {
   }
 }
 
+int run_with_device(RunOptions& options) {
+  check_device_flags(options.model, options.sampling, options.kv_files);
+  const std::string text = read_text(options.input, LastNewline::kDrop);
+  catch_interrupts();
+  if (options.display_prompt && !options.json) write_out(text);
+  return run_on_device({options.device, options.model, options.sampling, options.json},
+                       [&](const Engine& engine) { return encode(engine, options, text); });
+}
+
 int run(RunOptions& options) {
   options.sampling.settle();
   const EngineOptions engine_options = options.model.engine_options();
@@ -224,6 +235,7 @@ int run(RunOptions& options) {
   if (!options.system_prompt.empty() && !options.chat) throw Error("a system prompt needs --chat");
   if (options.model.chat_template_given() && !options.chat) throw Error("a chat template needs --chat");
   if (options.kv_files.append && options.kv_files.load.empty()) throw Error("--append needs --load-kv");
+  if (options.device != "cpu") return run_with_device(options);
   SavedSequence saved(options.kv_files, options.model, session_options);
   const bool may_lack = saved.loads() && !options.input.given() && isatty(STDIN_FILENO) != 0;
   const std::string text = may_lack ? "" : read_text(options.input, LastNewline::kDrop);
@@ -276,6 +288,9 @@ Command add_run(CLI::App& root) {
       app->add_flag("--display-prompt", options->display_prompt, "print the prompt before its continuation");
   app->add_flag("--no-display-prompt", options->no_display_prompt, "do not (default)")->excludes(display);
   app->add_flag("--json", options->json, "print one JSON object: the text and its figures");
+  app->add_option("--device", options->device, "cpu, or cuda[:N]: compute on a GPU, see docs/gpu.md")
+      ->type_name("DEVICE")
+      ->capture_default_str();
   app->footer(kExamples);
   return {app, [options] {
             if (options->input.escape) {

@@ -12,6 +12,7 @@ enum ExitCode : int {
   kInternal = 1,  // a bug, or stdout was closed
   kBadInput = 2,  // what the user gave cannot be used
   kOutOfMemory = 3,
+  kNoDevice = 3,  // no GPU, or none of its memory
   kInterrupted = 130,
 };
 

@@ -11,7 +11,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "base/error.h"
+#include "base/device_error.h"
 #include "commands.h"
 #include "suggest.h"
 #include "terminal.h"
@@ -154,6 +154,8 @@ int main(int argc, char** argv) {
     return run_program({argv + std::min(argc, 1), argv + argc});
   } catch (const OutputClosed&) {
     return kInternal;
+  } catch (const quire::DeviceError& error) {
+    return fail(error.what(), kNoDevice);
   } catch (const quire::Error& error) {
     return fail(error.what(), kBadInput);
   } catch (const std::bad_alloc&) {

@@ -188,14 +188,15 @@ std::shared_ptr<const ButlerWeights> Engine::butler() {
 
 Cache Engine::make_cache(const Recipe& recipe) { return make_cache(recipe, pool_); }
 
+ModelFacts Engine::facts(const Recipe& recipe) {
+  return {recipe.needs_calibration() ? calibration() : nullptr, model_.key_biases(),
+          std::make_shared<const RopeFrequencies>(model_.rope_frequencies()),
+          recipe.needs_butler() ? butler() : nullptr, config().width};
+}
+
 Cache Engine::make_cache(const Recipe& recipe, PagePool& pool) {
   check_windows(recipe, config().geometry());  // before a calibration is measured for nothing
-  return {recipe,
-          config().geometry(),
-          pool,
-          {recipe.needs_calibration() ? calibration() : nullptr, model_.key_biases(),
-           std::make_shared<const RopeFrequencies>(model_.rope_frequencies()),
-           recipe.needs_butler() ? butler() : nullptr, config().width}};
+  return {recipe, config().geometry(), pool, facts(recipe)};
 }
 
 void Engine::forward(std::span<const int32_t> tokens, Cache& cache, Workspace& workspace,

@@ -75,6 +75,8 @@ class Engine {
   // The model's trained predictor, which recipes with select=butler need: from the file that the options
   // named, else as it lies in one of their folders. Throws Error where there is none, or it does not fit.
   std::shared_ptr<const ButlerWeights> butler();
+  // What caches of the recipe need to know of the model. Throws Error where there is none of it.
+  ModelFacts facts(const Recipe& recipe);
   // An empty cache of the model, with what the recipe needs to know of it.
   Cache make_cache(const Recipe& recipe);
   // The same with pages from another pool, which outlives the cache: one that gives its memory back.

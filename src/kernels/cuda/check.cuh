@@ -7,7 +7,7 @@
 
 namespace quire::cuda {
 
-// Throws Error: "`what` failed on the CUDA device: `reason`".
+// Throws DeviceError: "`what` failed on the CUDA device: `reason`".
 void check(cudaError_t result, const char* what);
 
 }  // namespace quire::cuda

@@ -1,7 +1,9 @@
 #include "kernels/cuda/device_buffer.h"
 
+#include <atomic>
 #include <string>
 
+#include "base/device_error.h"
 #include "kernels/cuda/check.cuh"
 
 namespace quire::cuda {
@@ -14,28 +16,39 @@ int device_count() {
 }
 
 void require_device() {
-  if (device_count() == 0) throw Error("no CUDA device was found: a GPU and its driver are needed");
+  if (device_count() == 0) throw DeviceError("no CUDA device was found: a GPU and its driver are needed");
   int device = 0;
   int major = 0;
   check(cudaGetDevice(&device), "asking for the device");
   check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "asking for its kind");
   if (major < 8) {
-    throw Error("the CUDA device has compute capability " + std::to_string(major) +
+    throw DeviceError("the CUDA device has compute capability " + std::to_string(major) +
                 ".x; 8.0 or newer is needed");
   }
 }
+
+namespace {
+
+std::atomic<int> n_until_refusal{-1};
+
+// Counts down to the allocation that is to fail.
+bool is_refused() { return n_until_refusal >= 0 && n_until_refusal-- == 0; }
+
+}  // namespace
+
+void refuse_allocation(int n) { n_until_refusal = n; }
 
 DeviceBuffer::DeviceBuffer(size_t n_bytes) {
   if (n_bytes == 0) return;
   require_device();
   void* data = nullptr;
-  const cudaError_t result = cudaMalloc(&data, n_bytes);
+  const cudaError_t result = is_refused() ? cudaErrorMemoryAllocation : cudaMalloc(&data, n_bytes);
   if (result == cudaErrorMemoryAllocation) {
     cudaGetLastError();
     size_t free_bytes = 0;
     size_t all_bytes = 0;
     check(cudaMemGetInfo(&free_bytes, &all_bytes), "asking for free memory");
-    throw Error("the CUDA device has no room for " + std::to_string(n_bytes) +
+    throw DeviceError("the CUDA device has no room for " + std::to_string(n_bytes) +
                 " bytes: " + std::to_string(free_bytes) + " of " + std::to_string(all_bytes) + " are free");
   }
   check(result, "reserving memory");

@@ -9,12 +9,16 @@
 
 namespace quire::cuda {
 
-// Throws Error, a sentence, where there is no device to run on, or it refuses.
+// Throws DeviceError, a sentence, where there is no device to run on, or it refuses.
 void require_device();
 // How many there are; none is no error.
 int device_count();
 
-// Uninitialised bytes. Throws Error when the device refuses: the sentence says how much was asked for and is
+// For tests of what is left behind: the allocation after n others is refused as if memory was full; below 0:
+// none is.
+void refuse_allocation(int n);
+
+// Uninitialised bytes. Throws DeviceError when the device refuses: the sentence says how much was asked for and is
 // free.
 class DeviceBuffer {
  public:

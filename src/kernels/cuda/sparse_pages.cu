@@ -10,7 +10,8 @@ namespace {
 struct LayoutParams {
   SparsePages cpu;
   SparsePages device;
-  const int32_t* pages;
+  const int32_t* pages;      // of the device
+  const int32_t* cpu_pages;  // the same places in the CPU's pool
   int n_kv_heads;
   int head_dim;
   int key_bits;
@@ -77,10 +78,10 @@ __device__ void copy_part(uint8_t* device, int n_bytes, const Place& place) {
 // A block a page of one KV head.
 template <bool kBack>
 __global__ void lay_out_page(const LayoutParams p) {
-  const int page = p.pages[(int)blockIdx.x / p.n_kv_heads];
+  const int at = (int)blockIdx.x / p.n_kv_heads;
   const int kv_head = (int)blockIdx.x % p.n_kv_heads;
-  const HeadParts cpu = parts_of(p.cpu, page, kv_head);
-  const HeadParts device = parts_of(p.device, page, kv_head);
+  const HeadParts cpu = parts_of(p.cpu, p.cpu_pages[at], kv_head);
+  const HeadParts device = parts_of(p.device, p.pages[at], kv_head);
   copy_part<kBack>(device.index, sparse_index_bytes(p.head_dim),
                    [&](int at) { return index_byte(p, cpu, at); });
   copy_part<kBack>(device.keys, sparse_key_bytes(p.key_bits, p.head_dim),
@@ -92,16 +93,18 @@ __global__ void lay_out_page(const LayoutParams p) {
 }  // namespace
 
 void lay_sparse_pages(const SparsePages& from, const SparsePages& to, const int32_t* pages, int n_pages,
-                      int n_kv_heads, int head_dim, int key_bits, int value_bits, Stream stream) {
+                      int n_kv_heads, int head_dim, int key_bits, int value_bits, Stream stream,
+                      const int32_t* from_pages) {
   if (n_pages == 0) return;
-  const LayoutParams params = {from, to, pages, n_kv_heads, head_dim, key_bits, value_bits};
+  const int32_t* cpu_pages = from_pages != nullptr ? from_pages : pages;
+  const LayoutParams params = {from, to, pages, cpu_pages, n_kv_heads, head_dim, key_bits, value_bits};
   lay_out_page<false><<<n_pages * n_kv_heads, 256, 0, stream>>>(params);
   check(cudaGetLastError(), "laying out pages");
 }
 void take_sparse_pages(const SparsePages& from, const SparsePages& to, const int32_t* pages, int n_pages,
                        int n_kv_heads, int head_dim, int key_bits, int value_bits, Stream stream) {
   if (n_pages == 0) return;
-  const LayoutParams params = {to, from, pages, n_kv_heads, head_dim, key_bits, value_bits};
+  const LayoutParams params = {to, from, pages, pages, n_kv_heads, head_dim, key_bits, value_bits};
   lay_out_page<true><<<n_pages * n_kv_heads, 256, 0, stream>>>(params);
   check(cudaGetLastError(), "taking pages back");
 }

@@ -1,0 +1,174 @@
+#include "bench_on_device.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <optional>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "commands.h"
+#include "gpu/device_batch.h"
+#include "gpu/device_model.h"
+#include "terminal.h"
+#include "weights/open_model.h"
+
+namespace quire::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr uint64_t kSeed = 1;  // of random weights and rows
+
+double median(std::vector<float> values) {
+  std::nth_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(values.size() / 2), values.end());
+  return values[values.size() / 2];
+}
+
+// The model, and what recipes need to know of it: of random weights that nothing is to be centred or balanced.
+struct Subject {
+  std::unique_ptr<Engine> engine;  // of a file
+  std::optional<gpu::DeviceModel> model;
+
+  ModelFacts facts(const Recipe& recipe) const {
+    if (engine != nullptr) return engine->facts(recipe);
+    const Geometry geometry = model->config().geometry();
+    size_t n = 0;
+    for (const size_t heads : geometry.n_kv_heads) n += heads * geometry.head_dim;
+    auto plain = std::make_shared<Calibration>();
+    *plain = {geometry, std::vector<float>(n, 0), std::vector<float>(n, 1), std::vector<float>(n, 0),
+              std::vector<float>(n, 1)};
+    return {plain};
+  }
+};
+
+Subject subject_of(const ModelOptions& options, const DeviceBenchFlags& flags) {
+  Subject subject;
+  const int device = gpu::device_number(flags.device);
+  if (!flags.random_weights.empty()) {
+    subject.model = gpu::DeviceModel::random(flags.random_weights, kSeed, device);
+    return subject;
+  }
+  const GgufFile file = open_model(options.path);
+  subject.model = gpu::DeviceModel::load(file, options.engine_options().rope, device);
+  subject.engine = std::make_unique<Engine>(file, options.engine_options());
+  return subject;
+}
+
+struct Case {
+  Recipe recipe;
+  int batch;
+  int64_t context;
+  int64_t n_steps;
+  bool prefill;
+};
+
+// Of a prompt of arbitrary tokens, the second time.
+double prefill_seconds(gpu::DeviceBatch& batch, int64_t n, size_t vocabulary) {
+  std::vector<int32_t> tokens;
+  for (int64_t i = 0; i < n; ++i) tokens.push_back(static_cast<int32_t>((1 + 7919 * i) % static_cast<int64_t>(vocabulary)));
+  double seconds = 0;
+  for (int i = 0; i < 2; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    batch.prefill(0, tokens);
+    seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    batch.take_tokens();
+    batch.crop(0, 0);
+  }
+  return seconds;
+}
+
+Json measure(const Subject& subject, const Case& c) {
+  const gpu::DeviceModel& model = *subject.model;
+  gpu::BatchOptions options;
+  options.recipe = c.recipe;
+  options.n_sequences = c.batch;
+  options.context_tokens = static_cast<size_t>(c.context) + 64;
+  gpu::DeviceBatch batch(model, options, subject.facts(c.recipe));
+  Json row = {{"model", model.label()}, {"device", model.device_name()},     {"recipe", c.recipe.text()},
+              {"batch", c.batch},       {"context_tokens", c.context}, {"rows", "random"}};
+  if (c.prefill) {
+    const double seconds = prefill_seconds(batch, c.context, model.config().vocabulary);
+    row["prefill_seconds"] = seconds;
+    row["prefill_tokens_per_s"] = static_cast<double>(c.context) / seconds;
+  }
+  for (int i = 0; i < c.batch; ++i) batch.fill_random(i, static_cast<size_t>(c.context), kSeed + static_cast<uint64_t>(i));
+  const auto n_steps = static_cast<int>(c.n_steps);
+  batch.time_steps(3, false);
+  const double ms = median(batch.time_steps(n_steps, false));
+  batch.time_steps(3, true);
+  const double bare_ms = median(batch.time_steps(n_steps, true));
+  const uint64_t weight_bytes = model.step_bytes();
+  row["step_ms"] = ms;
+  row["step_without_attention_ms"] = bare_ms;
+  row["tokens_per_s"] = 1000.0 * c.batch / ms;
+  row["weight_bytes_read"] = weight_bytes;
+  row["weight_gb_per_s"] = static_cast<double>(weight_bytes) / bare_ms / 1e6;
+  row["cache_bytes"] = batch.cache_bytes();
+  if (!c.recipe.index) {
+    row["gb_per_s"] = static_cast<double>(weight_bytes + batch.cache_bytes()) / ms / 1e6;
+  }
+  row["device_memory_bytes"] = batch.memory_bytes() + model.weight_bytes();
+  return row;
+}
+
+std::string line_of(const Json& row) {
+  char line[320];
+  std::snprintf(line, sizeof line, "%-26s %3d x %7lld  %8.3f ms a step  %9.1f tokens/s  without attention %7.3f ms  %s",
+                row["recipe"].get<std::string>().c_str(), row["batch"].get<int>(),
+                row["context_tokens"].get<long long>(), row["step_ms"].get<double>(), row["tokens_per_s"].get<double>(),
+                row["step_without_attention_ms"].get<double>(),
+                row.contains("gb_per_s") ? (fixed(row["gb_per_s"].get<double>(), 0) + " GB/s").c_str() : "");
+  std::string text = line;
+  if (row.contains("prefill_seconds")) {
+    text += "  prefill " + fixed(row["prefill_seconds"].get<double>(), 3) + " s";
+  }
+  return text + "\n";
+}
+
+}  // namespace
+
+void add_device_bench_options(CLI::App& app, DeviceBenchFlags& flags) {
+  const auto add = [&](const char* name, auto& value, const char* text, const char* type) {
+    return app.add_option(name, value, text)->type_name(type)->group("Device");
+  };
+  add("--device", flags.device, "cpu, or cuda[:N]: time steps of a batch on a GPU, over random rows", "DEVICE")
+      ->capture_default_str();
+  add("--random-weights", flags.random_weights,
+      "with --device cuda, instead of -m: a model of this shape with random weights (llama-3.1-8b, llama-3.2-1b, "
+      "qwen2.5-7b)",
+      "SHAPE");
+  for (auto* option : {add("--batch", flags.batches, "with --device cuda: sequences of a step (default: 1)", "N,N,..."),
+                       add("--context", flags.contexts,
+                           "with --device cuda: tokens of each sequence (default: 4096)", "N,N,...")}) {
+    option->delimiter(',')->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->allow_extra_args(false);
+  }
+  app.add_flag("--prefill", flags.prefill, "with --device cuda: time a prompt of that length, too")->group("Device");
+}
+
+int bench_on_device(const ModelOptions& model, const DeviceBenchFlags& flags, const std::string& modes,
+                    int64_t n_steps, bool json) {
+  if (!flags.random_weights.empty() && !model.path.empty()) throw Error("give -m or --random-weights, not both");
+  if (flags.random_weights.empty() && model.path.empty()) throw Error("give a model with -m, or --random-weights");
+  const std::vector<Recipe> recipes = Recipe::parse_list(modes);
+  const std::vector<int64_t> batches = flags.batches.empty() ? std::vector<int64_t>{1} : flags.batches;
+  const std::vector<int64_t> contexts = flags.contexts.empty() ? std::vector<int64_t>{4096} : flags.contexts;
+  for (const int64_t n : batches) check_range("--batch", n, 1, 256);
+  for (const int64_t n : contexts) check_range("--context", n, 1, int64_t{1} << 24);
+  const Subject subject = subject_of(model, flags);
+  Json rows = Json::array();
+  for (const int64_t batch : batches) {
+    for (const int64_t context : contexts) {
+      for (const Recipe& recipe : recipes) {
+        rows.push_back(measure(subject, {recipe, static_cast<int>(batch), context, n_steps, flags.prefill}));
+        if (!json) write_out(line_of(rows.back()));
+      }
+    }
+  }
+  if (json) write_json({{"model", subject.model->label()}, {"rows", rows}});
+  return kOk;
+}
+
+}  // namespace quire::cli

@@ -1,0 +1,83 @@
+// What a batch is made of. Internal to the library.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "gpu/device_batch.h"
+#include "gpu/device_cache.h"
+#include "gpu/gemm.h"
+#include "gpu/gemv.h"
+#include "gpu/handles.h"
+#include "gpu/sample.h"
+#include "gpu/weights.h"
+
+namespace quire::gpu {
+
+// Batches of up to so many sequences multiply by kernels of our own, larger ones by the library's.
+constexpr bool is_small(int n_sequences) { return n_sequences <= kMostVectors; }
+
+// What a step writes to. [n_sequences][..] each.
+struct StepBuffers {
+  StepBuffers(const ModelConfig& config, int n_sequences);
+  uint64_t size_bytes() const;
+
+  cuda::DeviceBuffer tokens, n_before, exact_tokens, random, step, banned;
+  cuda::DeviceBuffer cosine, sine;
+  cuda::DeviceBuffer x, weighted, square_sums;
+  cuda::DeviceBuffer qkv, queries, attended, hidden, logits;
+  cuda::DeviceBuffer rounded;  // bf16 activations of large batches
+  cuda::DeviceBuffer gate_up;  // of large batches
+};
+
+struct DeviceBatch::Parts {
+  Parts(const DeviceModel::Parts& model, const BatchOptions& options, const ModelFacts& facts);
+
+  HeadShape heads() const;
+  Angles angles(float* cosine, float* sine) const;
+  StepState state() const;
+  void record_step(bool with_attention);
+  void record_layer_small(int layer, bool with_attention);
+  void record_layer_large(int layer, bool with_attention);
+  void record_heads(int layer, bool with_attention);
+  const float* attended(bool with_attention) const;
+  Vectors vectors(const cuda::DeviceBuffer& x, int width, bool normed) const;
+  void choose(int first, int n, bool advances);
+  void put(const cuda::DeviceBuffer& to, int sequence, int32_t value);
+  void send_lengths(int sequence);
+  void copy_pages(const std::vector<cuda::PageCopy>& copies);
+  void mark();
+
+  const DeviceModel::Parts& model;
+  BatchOptions options;
+  int n;
+  OwnStream stream;
+  Gemm gemm;
+  DeviceCache cache;
+  StepBuffers buffers;
+  PinnedArray<int32_t> ring;  // [kRing][n]
+  std::vector<Event> marks;   // [kRing]
+  uint64_t n_asked = 0;       // choices of tokens
+  uint64_t n_taken = 0;
+  Graph step_graph;
+};
+
+// A prompt's way through the layers.
+class Prefill {
+ public:
+  Prefill(DeviceBatch::Parts& parts, int sequence, std::span<const int32_t> tokens);
+  void run(const std::function<void(double)>& progress);
+
+ private:
+  void run_chunk(int layer, int first, int n);
+
+  DeviceBatch::Parts& parts_;
+  const int sequence_;
+  const int n_;
+  const int chunk_;
+  cuda::DeviceBuffer tokens_, x_, rounded_, qkv_, queries_, attended_, gate_up_, cosine_, sine_, keys_, values_;
+};
+
+}  // namespace quire::gpu

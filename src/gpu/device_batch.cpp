@@ -1,0 +1,258 @@
+#include "gpu/device_batch.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/device_error.h"
+#include "format/frame.h"
+#include "gpu/batch_parts.h"
+#include "gpu/fill.h"
+
+namespace quire::gpu {
+
+namespace {
+
+constexpr int kMostSequences = 256;
+constexpr size_t kMostTokens = size_t{1} << 24;
+
+void check_options(const BatchOptions& options, const ModelConfig& config) {
+  if (options.n_sequences < 1 || options.n_sequences > kMostSequences) {
+    throw Error("a batch on the CUDA device has 1 to " + std::to_string(kMostSequences) + " sequences, not " +
+                std::to_string(options.n_sequences));
+  }
+  const size_t most = std::min(config.context_tokens, kMostTokens);
+  if (options.context_tokens < 1 || options.context_tokens > most) {
+    throw Error("a context on the CUDA device may have 1 to " + std::to_string(most) + " tokens here, not " +
+                std::to_string(options.context_tokens));
+  }
+  const DeviceSampling& sampling = options.sampling;
+  if (sampling.temperature > 0 && (sampling.top_k < 1 || sampling.top_k > kMostChoices)) {
+    throw Error("sampling on the CUDA device needs --top-k from 1 to " + std::to_string(kMostChoices) + ", not " +
+                std::to_string(sampling.top_k));
+  }
+}
+
+CacheShape cache_shape(const ModelConfig& c, const BatchOptions& options) {
+  return {static_cast<int>(c.n_layers),
+          {static_cast<int>(c.n_heads), static_cast<int>(c.n_kv_heads), static_cast<int>(c.head_dim)},
+          c.query_scale,
+          options.n_sequences,
+          static_cast<int>(options.context_tokens)};
+}
+
+// State of engine/random.h for a seed.
+void seed_random(uint64_t seed, uint64_t* state) {
+  for (int i = 0; i < 4; ++i) state[i] = splitmix64(seed + static_cast<uint64_t>(i) * 0x9e3779b97f4a7c15);
+}
+
+const DeviceModel::Parts* checked(const DeviceModel::Parts* model, const BatchOptions& options) {
+  check_options(options, model->config);
+  use_device(model->device);
+  return model;
+}
+
+}  // namespace
+
+DeviceBatch::Parts::Parts(const DeviceModel::Parts& model_in, const BatchOptions& options_in, const ModelFacts& facts)
+    : model(*checked(&model_in, options_in)),
+      options(options_in),
+      n(options_in.n_sequences),
+      cache(cache_shape(model.config, options), options.recipe, model.config.geometry(), facts, options.budget_bytes),
+      buffers(model.config, n),
+      ring(static_cast<size_t>(kRing) * static_cast<size_t>(n)) {
+  std::vector<uint64_t> random(4 * static_cast<size_t>(n));
+  for (int i = 0; i < n; ++i) seed_random(options.sampling.seed + static_cast<uint64_t>(i), random.data() + 4 * i);
+  buffers.random.write(random.data(), buffers.random.size_bytes());
+  const std::vector<int32_t>& banned = options.sampling.banned;
+  for (const int32_t token : banned) {
+    QUIRE_CHECK(token >= 0 && static_cast<size_t>(token) < model.config.vocabulary);
+  }
+  buffers.banned = cuda::DeviceBuffer(banned.size() * sizeof(int32_t));
+  buffers.banned.write(banned.data(), buffers.banned.size_bytes());
+  marks.reserve(kRing);
+  for (int i = 0; i < kRing; ++i) marks.emplace_back();
+  cuda::wait_for(nullptr);  // fills were asked of the default stream
+  step_graph = Graph(stream, [&] { record_step(true); });
+}
+
+void DeviceBatch::Parts::put(const cuda::DeviceBuffer& to, int sequence, int32_t value) {
+  send(to.as<int32_t>() + sequence, &value, sizeof value, stream);
+}
+
+void DeviceBatch::Parts::send_lengths(int sequence) {
+  cache.send_tables(stream);
+  put(buffers.n_before, sequence, cache.pages().n_tokens(sequence));
+}
+
+void DeviceBatch::Parts::copy_pages(const std::vector<cuda::PageCopy>& copies) {
+  for (const cuda::PageCopy& copy : copies) cache.copy_page(copy.from, copy.to, stream);
+}
+
+void DeviceBatch::Parts::mark() { marks[n_asked++ % kRing].record(stream); }
+
+DeviceBatch::DeviceBatch(const DeviceModel& model, const BatchOptions& options, const ModelFacts& facts)
+    : parts_(std::make_unique<Parts>(*model.parts_, options, facts)) {}
+DeviceBatch::~DeviceBatch() = default;
+
+int DeviceBatch::n_sequences() const { return parts_->n; }
+size_t DeviceBatch::n_tokens(int sequence) const {
+  return static_cast<size_t>(parts_->cache.pages().n_tokens(sequence));
+}
+
+void DeviceBatch::prefill(int sequence, std::span<const int32_t> tokens,
+                          const std::function<void(double)>& progress) {
+  Parts& p = *parts_;
+  QUIRE_CHECK(sequence >= 0 && sequence < p.n && n_tokens(sequence) == 0 && !tokens.empty());
+  QUIRE_CHECK(p.n_asked - p.n_taken < kRing);
+  Prefill prompt(p, sequence, tokens);
+  SequencePages& pages = p.cache.pages();
+  pages.begin(sequence, static_cast<int>(tokens.size()));
+  try {
+    p.send_lengths(sequence);
+    prompt.run(progress);
+    p.choose(sequence, 1, false);
+    p.mark();
+    cuda::wait_for(p.stream);  // the prompt's memory is given back
+  } catch (...) {
+    std::vector<cuda::PageCopy> none;
+    pages.crop(sequence, 0, none);
+    throw;
+  }
+}
+
+void DeviceBatch::set_token(int sequence, int32_t token) {
+  QUIRE_CHECK(token >= 0 && static_cast<size_t>(token) < parts_->model.config.vocabulary);
+  parts_->put(parts_->buffers.tokens, sequence, token);
+}
+
+void DeviceBatch::step() {
+  Parts& p = *parts_;
+  SequencePages& pages = p.cache.pages();
+  QUIRE_CHECK(p.n_asked - p.n_taken < kRing);
+  for (int i = 0; i < p.n; ++i) {
+    QUIRE_CHECK(pages.n_tokens(i) > 0);
+    if (pages.n_tokens(i) >= pages.shape().most_tokens) {
+      throw Error("the context of " + std::to_string(pages.shape().most_tokens) +
+                  " tokens on the CUDA device is full");
+    }
+  }
+  bool changed = false;
+  for (int i = 0; i < p.n; ++i) changed = pages.grow(i) || changed;
+  if (changed) p.cache.send_tables(p.stream);
+  p.step_graph.launch(p.stream);
+  p.mark();
+  p.cache.seal_due(p.stream);
+}
+
+std::vector<int32_t> DeviceBatch::take_tokens() {
+  Parts& p = *parts_;
+  QUIRE_CHECK(p.n_taken < p.n_asked);
+  const uint64_t row = p.n_taken % kRing;
+  p.marks[row].wait();
+  ++p.n_taken;
+  const int32_t* at = p.ring.data() + row * static_cast<uint64_t>(p.n);
+  std::vector<int32_t> tokens(at, at + p.n);
+  for (const int32_t token : tokens) {
+    if (token < 0) throw Error("the model gave no finite logit; its weights are damaged");
+  }
+  return tokens;
+}
+
+void DeviceBatch::wait() { cuda::wait_for(parts_->stream); }
+
+std::vector<float> DeviceBatch::logits(int sequence) {
+  wait();
+  std::vector<float> values(parts_->model.config.vocabulary);
+  const size_t n_bytes = values.size() * sizeof(float);
+  parts_->buffers.logits.read(values.data(), n_bytes, static_cast<size_t>(sequence) * n_bytes);
+  return values;
+}
+
+void DeviceBatch::crop(int sequence, size_t n_tokens) {
+  std::vector<cuda::PageCopy> copies;
+  parts_->cache.pages().crop(sequence, static_cast<int>(n_tokens), copies);
+  parts_->copy_pages(copies);
+  parts_->send_lengths(sequence);
+}
+
+void DeviceBatch::fork(int from, int to) {
+  Parts& p = *parts_;
+  std::vector<cuda::PageCopy> copies;
+  p.cache.pages().fork(from, to, copies);
+  p.copy_pages(copies);
+  p.send_lengths(to);
+  cuda::check(cudaMemcpyAsync(p.buffers.tokens.as<int32_t>() + to, p.buffers.tokens.as<int32_t>() + from,
+                              sizeof(int32_t), cudaMemcpyDeviceToDevice, p.stream),
+              "copying a token");
+}
+
+uint64_t DeviceBatch::cache_bytes() const { return parts_->cache.used_bytes(); }
+uint64_t DeviceBatch::reserved_bytes() const { return parts_->cache.reserved_bytes(); }
+uint64_t DeviceBatch::memory_bytes() const {
+  return parts_->cache.memory_bytes() + parts_->buffers.size_bytes();
+}
+
+void DeviceBatch::fill_random(int sequence, size_t n_tokens, uint64_t seed) {
+  Parts& p = *parts_;
+  constexpr int kPages = 256;  // of random rows at a time
+  const HeadShape heads = p.heads();
+  SequencePages& pages = p.cache.pages();
+  const int stride = kPages * kPageTokens;
+  const auto n_numbers = static_cast<int64_t>(stride) * heads.n_kv_heads * heads.head_dim;
+  const cuda::DeviceBuffer keys(static_cast<size_t>(n_numbers) * 2);
+  const cuda::DeviceBuffer values(static_cast<size_t>(n_numbers) * 2);
+  pages.begin(sequence, static_cast<int>(n_tokens));
+  p.send_lengths(sequence);
+  const PromptRows rows = {nullptr, keys.as<uint16_t>(), values.as<uint16_t>(), stride, 0};
+  const int n_coded = pages.coded_tokens(sequence) / kPageTokens;
+  for (int layer = 0; layer < static_cast<int>(p.model.config.n_layers); ++layer) {
+    for (int first = 0; first < n_coded; first += kPages) {
+      seed = splitmix64(seed);
+      fill_normal(keys.as<uint16_t>(), n_numbers, 1, seed, p.stream);
+      fill_normal(values.as<uint16_t>(), n_numbers, 1, ~seed, p.stream);
+      p.cache.seal_rows(sequence, layer, rows, first, std::min(kPages, n_coded - first), p.stream);
+    }
+  }
+  const auto page_numbers = static_cast<int64_t>(p.cache.exact_page_bytes() / 2);
+  const int n_exact = (static_cast<int>(n_tokens) - n_coded * kPageTokens + kPageTokens - 1) / kPageTokens;
+  const int32_t* table =
+      pages.exact_table().data() + static_cast<ptrdiff_t>(sequence) * pages.shape().exact_pages();
+  const auto fill = [&](int page) {
+    seed = splitmix64(seed);
+    fill_normal(reinterpret_cast<uint16_t*>(p.cache.exact_page(page)), page_numbers, 1, seed, p.stream);
+  };
+  for (int i = 0; i < n_exact; ++i) fill(table[i]);
+  if (n_coded > 0) fill(pages.sink_pages()[static_cast<size_t>(sequence)]);
+  wait();
+}
+
+std::vector<float> DeviceBatch::time_steps(int n_steps, bool without_attention) {
+  Parts& p = *parts_;
+  SequencePages& pages = p.cache.pages();
+  Graph other;
+  if (without_attention) other = Graph(p.stream, [&] { p.record_step(false); });
+  const Graph& graph = without_attention ? other : p.step_graph;
+  Event begin(cudaEventDefault);
+  Event end(cudaEventDefault);
+  std::vector<int32_t> lengths;
+  for (int i = 0; i < p.n; ++i) lengths.push_back(pages.n_tokens(i));
+  bool changed = false;
+  for (int i = 0; i < p.n; ++i) changed = pages.grow(i) || changed;
+  if (changed) p.cache.send_tables(p.stream);
+  std::vector<float> times;
+  for (int i = 0; i < n_steps; ++i) {
+    begin.record(p.stream);
+    graph.launch(p.stream);
+    end.record(p.stream);
+    send(p.buffers.n_before.as<void>(), lengths.data(), lengths.size() * sizeof(int32_t), p.stream);
+    end.wait();
+    times.push_back(end.milliseconds_since(begin));
+  }
+  for (int i = 0; i < p.n; ++i) crop(i, static_cast<size_t>(lengths[static_cast<size_t>(i)]));
+  wait();
+  p.n_asked += static_cast<uint64_t>(n_steps);  // rows of the ring that the steps went through
+  p.n_taken = p.n_asked;
+  return times;
+}
+
+}  // namespace quire::gpu

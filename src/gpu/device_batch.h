@@ -1,0 +1,93 @@
+// Sequences on a GPU that take their steps together: their caches, and the step as one CUDA graph that stays
+// valid as they grow.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "cache/recipe.h"
+#include "cache/statistics.h"
+#include "gpu/device_model.h"
+
+namespace quire::gpu {
+
+// As engine/sampler.h has them; penalties are not for the device.
+struct DeviceSampling {
+  double temperature = 0;
+  int32_t top_k = 40;  // 1 to 1024, where the temperature is not 0
+  double top_p = 0.95;
+  double min_p = 0.05;
+  uint64_t seed = 0;  // of sequence 0; the others' follow
+  std::vector<int32_t> banned = {};
+};
+
+struct BatchOptions {
+  Recipe recipe = {};
+  int n_sequences = 1;
+  size_t context_tokens = 0;  // of each sequence: pages for so many are set aside
+  DeviceSampling sampling = {};
+  uint64_t budget_bytes = 0;   // most memory for the caches; 0: no limit
+  size_t choice_tokens = 0;    // tokens that may be chosen, the first of the vocabulary; 0: all
+};
+
+// Not to be used from two threads. The model outlives it.
+class DeviceBatch {
+ public:
+  // Reserves all memory of steps and caches. Throws Error for a recipe that the device does not do or that
+  // lacks facts, DeviceError where memory is refused; nothing is left behind then.
+  DeviceBatch(const DeviceModel& model, const BatchOptions& options, const ModelFacts& facts);
+  ~DeviceBatch();
+  DeviceBatch(const DeviceBatch&) = delete;
+  DeviceBatch& operator=(const DeviceBatch&) = delete;
+
+  int n_sequences() const;
+  size_t n_tokens(int sequence) const;
+
+  // Computes a prompt, layer by layer, into a sequence that is empty, and chooses its next token. Memory beyond
+  // the cache: one layer's exact rows, and the residual stream. On an exception the sequence is empty.
+  void prefill(int sequence, std::span<const int32_t> tokens, const std::function<void(double)>& progress = {});
+  // What the sequence's next step takes in, instead of the token that was chosen.
+  void set_token(int sequence, int32_t token);
+
+  // Asks for a step of all sequences, none of which is empty, and returns at once: each appends its token and
+  // chooses the next. Throws Error, with nothing changed, where a context is full. Steps that were asked for and
+  // whose tokens were not taken may be kRing at most.
+  void step();
+  static constexpr int kRing = 64;
+  // Waits for the oldest step (or prefill) whose tokens were not taken, and gives the tokens chosen by it, one a
+  // sequence; of a prefill only its own sequence's counts. Throws Error where no logit was a finite number.
+  std::vector<int32_t> take_tokens();
+  // Until nothing is under way.
+  void wait();
+
+  // Of the last step (or prefill) of a sequence, [vocabulary].
+  std::vector<float> logits(int sequence);
+
+  // Forgets all tokens from n_tokens on, none of which is coded, or all; the next step wants set_token().
+  void crop(int sequence, size_t n_tokens);
+  // `to`, which is empty, becomes like `from`, its next token too.
+  void fork(int from, int to);
+
+  // Bytes of pages in use, and of all that was reserved for them.
+  uint64_t cache_bytes() const;
+  uint64_t reserved_bytes() const;
+  // Everything on the device but the weights.
+  uint64_t memory_bytes() const;
+
+  // For measuring: sequence gets n_tokens of random rows, coded as the recipe has it.
+  void fill_random(int sequence, size_t n_tokens, uint64_t seed);
+  // Milliseconds of each of n steps, by events on the device, the sequences cut back after each so that all are
+  // of one length. without_attention: of a graph that leaves it out (its output is the queries).
+  std::vector<float> time_steps(int n, bool without_attention);
+
+  struct Parts;  // of the library itself
+
+ private:
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace quire::gpu

@@ -1,0 +1,104 @@
+// The caches of a batch on the device: exact and coded pages, which of them a sequence has, attention to them,
+// and the coding of pages that are due. Internal to the library.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cache/statistics.h"
+#include "gpu/device_recipe.h"
+#include "gpu/sequence_pages.h"
+#include "gpu/step_kernels.h"
+#include "kernels/cuda/device_buffer.h"
+#include "kernels/cuda/encode.h"
+#include "kernels/cuda/sparse_attention.h"
+
+namespace quire::gpu {
+
+struct CacheShape {
+  int n_layers;
+  HeadShape heads;
+  float scale;  // of scores
+  int n_sequences;
+  int most_tokens;  // of a sequence
+};
+
+class DeviceCache {
+ public:
+  // Reserves all pages. Throws Error where they exceed the budget (0: none) or facts are missing, DeviceError
+  // where the device refuses.
+  DeviceCache(const CacheShape& shape, const Recipe& recipe, const Geometry& geometry, const ModelFacts& facts,
+              uint64_t budget_bytes);
+
+  SequencePages& pages() { return pages_; }
+  const SequencePages& pages() const { return pages_; }
+  const DeviceRecipe& recipe() const { return recipe_; }
+  uint64_t used_bytes() const;
+  uint64_t reserved_bytes() const { return exact_.size_bytes() + coded_.size_bytes(); }
+  uint64_t memory_bytes() const;
+
+  // Tables as pages() has them now, to where launches read them.
+  void send_tables(cuda::Stream stream);
+  const int32_t* first_tokens() const { return first_tokens_.as<int32_t>(); }
+  ExactPages exact_pages(int layer) const;
+
+  // Attention of a step's queries [n_sequences][n_heads][head_dim], to `out`, the same. May be captured.
+  void attend(int layer, const float* queries, const int32_t* exact_tokens, float* out, cuda::Stream stream);
+  // Codes the pages of all sequences that are due, and sends the tables.
+  void seal_due(cuda::Stream stream);
+  // Rows of a prompt of n tokens into the pages that pages().begin() gave it, coded where they are due.
+  void put_prompt(int sequence, int layer, const PromptRows& rows, int n, cuda::Stream stream);
+  // Coded pages `first` .. of a sequence from exact rows at the places 0 .. of `rows`.
+  void seal_rows(int sequence, int layer, const PromptRows& rows, int first, int n, cuda::Stream stream);
+  // All layers of an exact page.
+  void copy_page(int from, int to, cuda::Stream stream);
+  uint8_t* exact_page(int number) const;
+  size_t exact_page_bytes() const { return exact_page_bytes_; }
+
+ private:
+  struct Frames {
+    cuda::FramePlane keys;
+    cuda::FramePlane values;
+  };
+  // Where the parts of a KV head lie in a coded page.
+  struct CodedLayout {
+    int64_t index_bytes = 0;  // of sparse pages
+    int64_t key_bytes = 0;
+    int64_t value_bytes = 0;
+    int64_t head_bytes() const { return index_bytes + key_bytes + value_bytes; }
+  };
+
+  static PagesShape pages_shape(const CacheShape& shape, const DeviceRecipe& recipe);
+  static CodedLayout coded_layout(const DeviceRecipe& recipe, int head_dim);
+  static CodedLayout staged_layout(const DeviceRecipe& recipe, int head_dim);
+  void check_budget(uint64_t budget_bytes) const;
+  void put_frames(const Recipe& recipe, const Geometry& geometry, const ModelFacts& facts);
+  void reserve_attention();
+  cuda::SparsePages coded_planes(int layer) const;
+  cuda::SparsePages staged_planes() const;
+  cuda::DecodeAttention attention(const float* queries, float* out, float* log_sums) const;
+  cuda::SparseAttention sparse_attention(int layer, const float* queries, const int32_t* exact_tokens,
+                                         float* out) const;
+  void attend_exact(int layer, const float* queries, const int32_t* exact_tokens, float* out, cuda::Stream stream);
+  void attend_coded(int layer, const float* queries, float* out, cuda::Stream stream);
+  void seal_pages(int layer, const cuda::RowPlane& keys, const cuda::RowPlane& values, const int32_t* from,
+                  const int32_t* to, int n, cuda::Stream stream);
+
+  CacheShape shape_;
+  DeviceRecipe recipe_;
+  SequencePages pages_;
+  CodedLayout coded_layout_;
+  CodedLayout staged_layout_;
+  size_t exact_page_bytes_;
+  cuda::DeviceBuffer exact_, coded_, staged_;
+  cuda::DeviceBuffer exact_table_, coded_table_, first_tokens_, sink_pages_, sink_tokens_;
+  cuda::DeviceBuffer iota_;     // page numbers 0, 1, ..
+  cuda::DeviceBuffer due_from_, due_to_;  // [n_sequences]
+  cuda::DeviceBuffer frames_memory_;
+  std::vector<Frames> frames_;  // [layer]
+  cuda::DeviceBuffer workspace_, log_sums_, other_out_, other_log_sums_, framed_, bias_, n_read_;
+  cuda::SparsePlan plan_{};
+  std::vector<int32_t> due_pages_;
+};
+
+}  // namespace quire::gpu

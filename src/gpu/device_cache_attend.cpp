@@ -1,0 +1,116 @@
+// Attention of a step to the pages of a layer.
+#include "base/error.h"
+#include "gpu/device_cache.h"
+
+namespace quire::gpu {
+
+cuda::DecodeAttention DeviceCache::attention(const float* queries, float* out, float* log_sums) const {
+  const HeadShape& h = shape_.heads;
+  cuda::DecodeAttention a{};
+  a.n_sequences = shape_.n_sequences;
+  a.n_kv_heads = h.n_kv_heads;
+  a.group = h.n_heads / h.n_kv_heads;
+  a.head_dim = h.head_dim;
+  a.queries = queries;
+  a.scale = shape_.scale;
+  a.out = out;
+  a.log_sums = log_sums;
+  a.workspace = workspace_.as<void>();
+  return a;
+}
+
+cuda::SparseAttention DeviceCache::sparse_attention(int layer, const float* queries, const int32_t* exact_tokens,
+                                                    float* out) const {
+  const HeadShape& h = shape_.heads;
+  const cuda::SparsePages planes = coded_planes(layer);
+  const ExactPages exact = exact_pages(layer);
+  const Frames& frames = frames_[static_cast<size_t>(layer)];
+  cuda::SparseAttention a{};
+  a.n_sequences = shape_.n_sequences;
+  a.n_kv_heads = h.n_kv_heads;
+  a.group = h.n_heads / h.n_kv_heads;
+  a.head_dim = h.head_dim;
+  a.queries = queries;
+  a.scale = shape_.scale;
+  a.index = planes.index;
+  a.keys = planes.keys;
+  a.values = planes.values;
+  a.page_table = coded_table_.as<int32_t>();
+  a.page_table_stride = pages_.coded_stride();
+  a.n_tokens = first_tokens_.as<int32_t>();
+  a.n_sinks = recipe_.sink_tokens;
+  a.key_frame = frames.keys;
+  a.value_frame = frames.values;
+  a.exact = {recipe_.format,          exact.keys,   exact.values,
+             exact.page_table,        exact.page_table_stride, exact_tokens,
+             sink_pages_.as<int32_t>()};
+  a.budget = recipe_.budget;
+  a.out = out;
+  a.log_sums = log_sums_.as<float>();
+  a.n_read = n_read_.as<int32_t>();
+  a.workspace = workspace_.as<void>();
+  return a;
+}
+
+void DeviceCache::attend(int layer, const float* queries, const int32_t* exact_tokens, float* out,
+                         cuda::Stream stream) {
+  if (recipe_.kind == AttentionKind::kSparse) {
+    return cuda::attend_sparse(sparse_attention(layer, queries, exact_tokens, out), recipe_.key_bits,
+                               recipe_.value_bits, plan_, stream);
+  }
+  attend_exact(layer, queries, exact_tokens, out, stream);
+  if (!recipe_.seals()) return;
+  const int n_outputs = shape_.n_sequences * shape_.heads.n_heads;
+  const auto merge = [&] {
+    cuda::merge_attention(out, log_sums_.as<float>(), other_out_.as<float>(), other_log_sums_.as<float>(), n_outputs,
+                          shape_.heads.head_dim, stream);
+  };
+  attend_coded(layer, queries, other_out_.as<float>(), stream);
+  merge();
+  if (recipe_.sink_tokens == 0) return;
+  const ExactPages exact = exact_pages(layer);
+  cuda::DecodeAttention a = attention(queries, other_out_.as<float>(), other_log_sums_.as<float>());
+  a.keys = exact.keys;
+  a.values = exact.values;
+  a.page_table = sink_pages_.as<int32_t>();
+  a.page_table_stride = 1;
+  a.n_tokens = sink_tokens_.as<int32_t>();
+  cuda::attend_exact(a, recipe_.format, stream);
+  merge();
+}
+
+void DeviceCache::attend_exact(int layer, const float* queries, const int32_t* exact_tokens, float* out,
+                               cuda::Stream stream) {
+  const ExactPages exact = exact_pages(layer);
+  cuda::DecodeAttention a = attention(queries, out, log_sums_.as<float>());
+  a.keys = exact.keys;
+  a.values = exact.values;
+  a.page_table = exact.page_table;
+  a.page_table_stride = exact.page_table_stride;
+  a.n_tokens = exact_tokens;
+  cuda::attend_exact(a, recipe_.format, stream);
+}
+
+// Of coded pages, but for the sinks; the output as it is outside of the frame.
+void DeviceCache::attend_coded(int layer, const float* queries, float* out, cuda::Stream stream) {
+  const Frames& frames = frames_[static_cast<size_t>(layer)];
+  const cuda::SparsePages planes = coded_planes(layer);
+  frame_queries(shape_.heads, queries, shape_.n_sequences, frames.keys, shape_.scale, framed_.as<float>(),
+                bias_.as<float>(), stream);
+  cuda::DecodeAttention a = attention(framed_.as<float>(), out, other_log_sums_.as<float>());
+  a.keys = planes.keys;
+  a.values = planes.values;
+  a.page_table = coded_table_.as<int32_t>();
+  a.page_table_stride = pages_.coded_stride();
+  a.n_tokens = first_tokens_.as<int32_t>();
+  a.first_token = recipe_.sink_tokens;
+  if (recipe_.kind == AttentionKind::kTurbo) {
+    cuda::attend_turbo(a, recipe_.key_bits, recipe_.value_bits, stream);
+  } else {
+    cuda::attend_panels(a, recipe_.keys, stream);
+  }
+  unframe_outputs(shape_.heads, shape_.n_sequences, frames.values, bias_.as<float>(), out,
+                  other_log_sums_.as<float>(), stream);
+}
+
+}  // namespace quire::gpu

@@ -1,0 +1,121 @@
+#include "gpu/device_recipe.h"
+
+#include <optional>
+
+#include "base/error.h"
+#include "gpu/device_matrix.h"
+#include "kernels/cuda/attention.h"
+
+namespace quire::gpu {
+
+namespace {
+
+std::optional<int> turbo_bits(Code code) {
+  if (code < Code::kTurbo2 || code > Code::kTurbo4) return std::nullopt;
+  return 2 + static_cast<int>(code) - static_cast<int>(Code::kTurbo2);
+}
+
+std::optional<int> nested_bits(Code code) {
+  if (code < Code::kNested2 || code > Code::kNested4) return std::nullopt;
+  return 2 + static_cast<int>(code) - static_cast<int>(Code::kNested2);
+}
+
+bool is_panel(Code code) {
+  return code == Code::kQ8 || code == Code::kQ4 || code == Code::kKivi2 || code == Code::kKivi4;
+}
+
+class Reader {
+ public:
+  Reader(const Recipe& recipe, const std::string& text) : recipe_(recipe), text_(text) {}
+
+  DeviceRecipe read() {
+    if (recipe_.place.given()) refuse("keeps its rows in a tier");
+    if (recipe_.keep.given() || recipe_.select.given() || recipe_.promote.given()) {
+      refuse("keeps, selects or promotes rows by a policy");
+    }
+    if (recipe_.full_rows > 0 || recipe_.prompt_statistics) refuse("looks at the prompt to code it");
+    if (recipe_.key_format == Format::kF32 || recipe_.key_format != recipe_.value_format) {
+      refuse("has exact rows other than f16 or bf16, keys and values alike");
+    }
+    result_.format = recipe_.key_format;
+    if (recipe_.coded) read_codes();
+    return result_;
+  }
+
+ private:
+  [[noreturn]] void refuse(const char* why) const {
+    throw Error("recipe '" + text_ + "' " + why + ", which the CUDA device does not do: use --device cpu");
+  }
+
+  void read_codes() {
+    if (!recipe_.keys.coded || !recipe_.values.coded) refuse("codes one side and not the other");
+    result_.keys = recipe_.keys.code;
+    result_.values = recipe_.values.code;
+    result_.sink_tokens = static_cast<int>(recipe_.sink_tokens);
+    result_.tail_tokens = static_cast<int>(recipe_.tail_tokens);
+    if (recipe_.index) return read_index();
+    const std::optional<int> keys = turbo_bits(result_.keys);
+    const std::optional<int> values = turbo_bits(result_.values);
+    if (keys && values && (*keys == *values || *keys == *values + 1)) {
+      result_.kind = AttentionKind::kTurbo;
+      result_.key_bits = *keys;
+      result_.value_bits = *values;
+    } else if (is_panel(result_.keys) && result_.keys == result_.values) {
+      result_.kind = AttentionKind::kPanels;
+    } else {
+      refuse("has codes without a kernel for attention");
+    }
+  }
+
+  void read_index() {
+    const std::optional<int> keys = nested_bits(result_.keys);
+    const std::optional<int> values = nested_bits(result_.values);
+    if (!keys || !values || !(*keys == *values || (*keys == 4 && *values == 3))) {
+      refuse("reads codes other than nested ones through an index");
+    }
+    const IndexBudget& budget = *recipe_.index;
+    if (budget.dense_layers > 0 || budget.mean_query) refuse("has an index with dense= or queries=mean");
+    result_.kind = AttentionKind::kSparse;
+    result_.key_bits = *keys;
+    result_.value_bits = *values;
+    result_.budget = {budget.share, static_cast<int>(budget.rows), budget.mass, budget.candidates};
+  }
+
+  const Recipe& recipe_;
+  const std::string& text_;
+  DeviceRecipe result_;
+};
+
+void check_unit(const char* what, size_t n) {
+  if (n % kColumnUnit != 0) {
+    throw Error(std::string("the CUDA device multiplies by ") + std::to_string(kColumnUnit) +
+                " columns, and the model's " + what + " is " + std::to_string(n));
+  }
+}
+
+}  // namespace
+
+DeviceRecipe device_recipe(const Recipe& recipe, const std::string& text) { return Reader(recipe, text).read(); }
+
+void check_model(const ModelConfig& config) {
+  const ModelFamily& family = *config.family;
+  const char* lacks = family.head_norms                            ? "norms of heads"
+                      : family.post_norms                          ? "norms behind its parts"
+                      : family.activation != Activation::kSilu     ? "an activation other than SiLU"
+                      : !config.window_tokens.empty()              ? "layers with a window"
+                      : config.score_softcap != 0 || config.logit_softcap != 0 ? "soft caps"
+                                                                   : nullptr;
+  if (lacks != nullptr) {
+    throw Error("models of the family '" + std::string(family.architecture) + "' have " + lacks +
+                ", which the CUDA device does not do: use --device cpu");
+  }
+  if (!cuda::has_kernels(static_cast<int>(config.head_dim))) {
+    throw Error("the CUDA device has kernels for heads of 64, 80, 96, 128 and 256 values, and the model's have " +
+                std::to_string(config.head_dim));
+  }
+  check_unit("width", config.width);
+  check_unit("feed-forward width", config.ffn_width);
+  check_unit("width of all heads", config.n_heads * config.head_dim);
+}
+
+}  // namespace quire::gpu

@@ -1,0 +1,41 @@
+// What of recipes and models the device can do: host logic.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "cache/recipe.h"
+#include "kernels/cuda/sparse_budget.h"
+#include "model/config.h"
+
+namespace quire::gpu {
+
+enum class AttentionKind : uint8_t {
+  kExact,   // all rows exact
+  kTurbo,   // sealed pages of turbo codes, all read
+  kPanels,  // sealed pages of q8, q4 or kivi, all read
+  kSparse,  // sealed pages of nested codes, read through their index
+};
+
+struct DeviceRecipe {
+  AttentionKind kind = AttentionKind::kExact;
+  Format format = Format::kF16;  // of exact rows
+  Code keys = Code::kTurbo4;     // where pages are sealed
+  Code values = Code::kTurbo4;
+  int key_bits = 0;  // of turbo and nested codes
+  int value_bits = 0;
+  int sink_tokens = 0;
+  int tail_tokens = 0;
+  cuda::SparseBudget budget = {};
+
+  bool seals() const { return kind != AttentionKind::kExact; }
+};
+
+// Throws Error of one sentence, with the recipe's text in it, for what only the CPU does.
+DeviceRecipe device_recipe(const Recipe& recipe, const std::string& text);
+
+// Throws Error of one sentence, which names the family or the number, for a model that has steps or sizes
+// that the device has no kernels for.
+void check_model(const ModelConfig& config);
+
+}  // namespace quire::gpu

@@ -1,0 +1,105 @@
+// Which pages the sequences of a batch have, exact and coded: host logic.
+//
+//   | sinks' page | coded pages of 64 tokens .. | exact pages: at least the newest tail_tokens |
+//
+// The exact page that holds a sequence's first tokens stays when they are coded: its first rows are the sinks.
+// Where nothing is ever coded all pages are exact.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "kernels/cuda/page_numbers.h"
+#include "kernels/cuda/page_tables.h"
+
+namespace quire::gpu {
+
+constexpr int kPageTokens = 64;
+
+struct PagesShape {
+  int n_sequences;
+  int most_tokens;  // of a sequence
+  bool seals;
+  int sink_tokens;
+  int tail_tokens;
+
+  int sealed_pages(int n_tokens) const {
+    return !seals || n_tokens <= tail_tokens ? 0 : (n_tokens - tail_tokens) / kPageTokens;
+  }
+  // Pages that a sequence has at most at a time; of exact ones, those of the table.
+  int exact_pages() const {
+    return seals ? (tail_tokens + kPageTokens - 1) / kPageTokens + 1
+                 : (most_tokens + kPageTokens - 1) / kPageTokens;
+  }
+  int coded_pages() const { return seals ? sealed_pages(most_tokens) : 0; }
+  // And the sinks' page.
+  int all_exact_pages() const { return exact_pages() + (seals ? 1 : 0); }
+};
+
+// A page to be coded: numbers of the exact and of the coded one.
+struct PageSeal {
+  int from;
+  int to;
+};
+
+class SequencePages {
+ public:
+  explicit SequencePages(const PagesShape& shape);
+
+  const PagesShape& shape() const { return shape_; }
+  int n_tokens(int sequence) const { return of(sequence).n_tokens; }
+  int coded_tokens(int sequence) const { return kPageTokens * static_cast<int>(of(sequence).coded.size()); }
+
+  // One token more. Throws Error, with nothing changed, where there is no room. True: tables changed.
+  bool grow(int sequence);
+  // Pages of a prompt of n tokens, for an empty sequence: coded pages for all that are due, exact ones for the
+  // rest and the sinks. Throws as grow().
+  void begin(int sequence, int n_tokens);
+  // The oldest exact page is due to be coded.
+  bool is_due(int sequence) const;
+  PageSeal seal(int sequence);
+  // Forgets all tokens from n_tokens on, none of which is coded (0: all may be). Throws Error otherwise. A last
+  // page that a fork has too is exchanged: the copy to make is appended.
+  void crop(int sequence, int n_tokens, std::vector<cuda::PageCopy>& copies);
+  // `to`, which is empty, becomes like `from`; the copies of exact pages to make are appended.
+  void fork(int from, int to, std::vector<cuda::PageCopy>& copies);
+
+  // What the device reads: exact tables [n_sequences][exact_pages()], coded ones [n_sequences][coded stride],
+  // tokens before the exact table's, sinks' pages and how many sinks these hold.
+  const std::vector<int32_t>& exact_table() const { return exact_table_; }
+  const std::vector<int32_t>& coded_table() const { return coded_table_; }
+  const std::vector<int32_t>& first_tokens() const { return first_tokens_; }
+  const std::vector<int32_t>& sink_pages() const { return sink_pages_; }
+  const std::vector<int32_t>& sink_tokens() const { return sink_tokens_; }
+  int coded_stride() const { return coded_stride_; }
+
+  int used_exact_pages() const { return exact_.n_pages() - exact_.n_free(); }
+  int used_coded_pages() const { return coded_.n_pages() - coded_.n_free(); }
+
+ private:
+  struct Sequence {
+    int n_tokens = 0;
+    std::vector<int> exact;
+    std::vector<int> coded;
+    int sinks = -1;  // page number
+  };
+
+  const Sequence& of(int sequence) const { return sequences_[static_cast<size_t>(sequence)]; }
+  void check_room(int n_tokens) const;
+  void release(cuda::PageNumbers& numbers, std::vector<int>& pages, size_t n_left);
+  void write_tables(int sequence);
+
+  const PagesShape shape_;
+  const int coded_stride_;
+  cuda::PageNumbers exact_;
+  cuda::PageNumbers coded_;
+  std::vector<Sequence> sequences_;
+  std::vector<int32_t> exact_table_;
+  std::vector<int32_t> coded_table_;
+  std::vector<int32_t> first_tokens_;
+  std::vector<int32_t> sink_pages_;
+  std::vector<int32_t> sink_tokens_;
+};
+
+}  // namespace quire::gpu

@@ -1,0 +1,280 @@
+#include "gpu/step_kernels.h"
+
+#include "gpu/device/launch.cuh"
+#include "kernels/cuda/device/frame.cuh"
+
+namespace quire::gpu {
+
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kTokensPerPage = 64;
+
+unsigned blocks(int64_t n, int each = kThreads) { return static_cast<unsigned>((n + each - 1) / each); }
+
+__device__ __forceinline__ float number(const uint16_t* from) { return bf16_to_f32(*from); }
+
+__device__ __forceinline__ uint16_t rounded(float x, Format format) {
+  return format == Format::kF16 ? __half_as_ushort(__float2half_rn(x))
+                                : __bfloat16_as_ushort(__float2bfloat16_rn(x));
+}
+
+// In double precision until the end, as on the CPU (model/rope.h).
+__device__ void turn(const Angles& angles, int row, int position) {
+  for (int i = (int)threadIdx.x; i < angles.half; i += (int)blockDim.x) {
+    double sine = 0;
+    double cosine = 0;
+    sincos((double)position * angles.frequencies[i], &sine, &cosine);
+    angles.cosine[(int64_t)row * angles.half + i] = (float)(cosine * (double)angles.factor);
+    angles.sine[(int64_t)row * angles.half + i] = (float)(sine * (double)angles.factor);
+  }
+}
+
+__global__ void begin_kernel(DeviceMatrix embedding, float scale, StepState state, Angles angles, EmbedOut out) {
+  const int row = (int)blockIdx.y;
+  const int width = embedding.columns;
+  const int at = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+  let_next_begin();
+  wait_for_inputs();
+  if (blockIdx.x == 0) {
+    turn(angles, row, state.n_before[row]);
+    if (threadIdx.x == 0) state.exact_tokens[row] = state.n_before[row] + 1 - state.first[row];
+  }
+  if (at >= width) return;  // whole half warps
+  const float x = number(embedding.data + (int64_t)max(state.tokens[row], 0) * width + at) * scale;
+  out.x[(int64_t)row * width + at] = x;
+  out.weighted[(int64_t)row * width + at] = x * out.next_weight[at];
+  float square = x * x;
+  const unsigned half = 0xffffu << (threadIdx.x & 16);
+  for (int step = 8; step > 0; step /= 2) square += __shfl_xor_sync(half, square, step, 16);
+  if (at % kTileRows == 0) out.square_sums[row * (width / kTileRows) + at / kTileRows] = square;
+}
+
+// Number d of head `head` of a row, turned.
+__device__ float turned(const HeadShape& s, const float* row, const float* bias, int head, int d,
+                        const Angles& angles, int angle_row) {
+  const auto get = [&](int i) {
+    const int at = head * s.head_dim + i;
+    return bias != nullptr ? row[at] + bias[at] : row[at];
+  };
+  const float x = get(d);
+  if (head >= s.n_heads + s.n_kv_heads || d >= 2 * angles.half) return x;
+  const int pair = d % angles.half;
+  const float c = angles.cosine[(int64_t)angle_row * angles.half + pair];
+  const float sine = angles.sine[(int64_t)angle_row * angles.half + pair];
+  return d < angles.half ? x * c - get(d + angles.half) * sine : x * c + get(d - angles.half) * sine;
+}
+
+__global__ void step_heads_kernel(HeadShape s, const float* qkv, const float* bias, Angles angles, StepState state,
+                                  float* queries, ExactPages pages) {
+  const int row = (int)blockIdx.y;
+  const int at = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+  let_next_begin();
+  wait_for_inputs();
+  if (at >= row_width(s)) return;
+  const int head = at / s.head_dim;
+  const int d = at % s.head_dim;
+  const float x = turned(s, qkv + (int64_t)row * row_width(s), bias, head, d, angles, row);
+  if (head < s.n_heads) {
+    queries[(int64_t)row * s.n_heads * s.head_dim + at] = x;
+    return;
+  }
+  const int token = state.exact_tokens[row] - 1;
+  const int page = pages.page_table[row * pages.page_table_stride + token / kTokensPerPage];
+  const bool is_key = head < s.n_heads + s.n_kv_heads;
+  const cuda::RowPlane& plane = is_key ? pages.keys : pages.values;
+  const int kv_head = head - s.n_heads - (is_key ? 0 : s.n_kv_heads);
+  auto* to = reinterpret_cast<uint16_t*>(
+      const_cast<uint8_t*>(plane.data) + page * plane.page_stride + kv_head * plane.head_stride);
+  to[token % kTokensPerPage * s.head_dim + d] = rounded(x, pages.format);
+}
+
+__global__ void prompt_heads_kernel(HeadShape s, const float* qkv, const float* bias, Angles angles, Format format,
+                                    PromptRows out) {
+  const int row = (int)blockIdx.y;
+  const int at = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+  if (at >= row_width(s)) return;
+  const int head = at / s.head_dim;
+  const int d = at % s.head_dim;
+  const uint16_t x = rounded(turned(s, qkv + (int64_t)row * row_width(s), bias, head, d, angles, row), format);
+  if (head < s.n_heads) {
+    out.queries[(int64_t)row * s.n_heads * s.head_dim + at] = x;
+    return;
+  }
+  const bool is_key = head < s.n_heads + s.n_kv_heads;
+  const int kv_head = head - s.n_heads - (is_key ? 0 : s.n_kv_heads);
+  (is_key ? out.keys : out.values)[((int64_t)kv_head * out.stride + out.first + row) * s.head_dim + d] = x;
+}
+
+__global__ void angles_kernel(Angles angles, int first) {
+  turn(angles, (int)blockIdx.x, first + (int)blockIdx.x);
+}
+
+__global__ void embed_kernel(DeviceMatrix embedding, float scale, const int32_t* tokens, float* x) {
+  const int width = embedding.columns;
+  const int at = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+  const int64_t row = blockIdx.y;
+  if (at < width) x[row * width + at] = number(embedding.data + (int64_t)tokens[row] * width + at) * scale;
+}
+
+__global__ void normalise_kernel(const float* x, const float* weight, float epsilon, int width, uint16_t* out) {
+  __shared__ float sums[kThreads / 32];
+  const float* from = x + (int64_t)blockIdx.x * width;
+  let_next_begin();
+  wait_for_inputs();
+  float sum = 0;
+  for (int i = (int)threadIdx.x; i < width; i += kThreads) sum += from[i] * from[i];
+  for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(cuda::kAllLanes, sum, step);
+  if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
+  __syncthreads();
+  sum = 0;
+  for (int i = 0; i < kThreads / 32; ++i) sum += sums[i];
+  const float scale = 1.0f / sqrtf(sum / (float)width + epsilon);
+  for (int i = (int)threadIdx.x; i < width; i += kThreads) {
+    out[(int64_t)blockIdx.x * width + i] = rounded(from[i] * scale * weight[i], Format::kBF16);
+  }
+}
+
+__global__ void gate_kernel(const float* gate_up, int half, uint16_t* out) {
+  const int at = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+  const int64_t row = blockIdx.y;
+  let_next_begin();
+  wait_for_inputs();
+  if (at >= half) return;
+  const float gate = gate_up[row * 2 * half + at];
+  const float up = gate_up[row * 2 * half + half + at];
+  out[row * half + at] = rounded(gate / (1.0f + __expf(-gate)) * up, Format::kBF16);
+}
+
+__global__ void round_kernel(const float* x, int64_t n, uint16_t* out) {
+  const int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+  let_next_begin();
+  wait_for_inputs();
+  if (at < n) out[at] = rounded(x[at], Format::kBF16);
+}
+
+// A block a row of all KV heads.
+__global__ void pages_kernel(HeadShape s, PromptRows rows, int first, ExactPages pages, const int32_t* table) {
+  const int row = (int)blockIdx.x;
+  const int page = table[row / kTokensPerPage];
+  for (int i = (int)threadIdx.x; i < 2 * s.n_kv_heads * s.head_dim; i += (int)blockDim.x) {
+    const int kv_head = i / s.head_dim % s.n_kv_heads;
+    const int d = i % s.head_dim;
+    const bool is_key = i < s.n_kv_heads * s.head_dim;
+    const cuda::RowPlane& plane = is_key ? pages.keys : pages.values;
+    const uint16_t* from = is_key ? rows.keys : rows.values;
+    auto* to = reinterpret_cast<uint16_t*>(
+        const_cast<uint8_t*>(plane.data) + page * plane.page_stride + kv_head * plane.head_stride);
+    to[row % kTokensPerPage * s.head_dim + d] = from[((int64_t)kv_head * rows.stride + first + row) * s.head_dim + d];
+  }
+}
+
+__device__ Frame frame_of(const cuda::FramePlane& plane, int kv_head, int d) {
+  const auto of = [=](const float* p) { return p == nullptr ? nullptr : p + kv_head * d; };
+  return {d, of(plane.mean), of(plane.balance), of(plane.signs)};
+}
+
+// Half a warp a head.
+__global__ void frame_kernel(HeadShape s, const float* queries, cuda::FramePlane plane, float scale, float* framed,
+                             float* bias) {
+  __shared__ float row[kMaxHeadDim];
+  const int head = (int)blockIdx.x;
+  const int64_t at = (int64_t)blockIdx.y * s.n_heads + head;
+  const Frame frame = frame_of(plane, head / (s.n_heads / s.n_kv_heads), s.head_dim);
+  const float* q = queries + at * s.head_dim;
+  float sum = 0;
+  for (int j = cuda::row_lane(); j < s.head_dim; j += cuda::kRowLanes) {
+    row[j] = frame.balance != nullptr ? q[j] * frame.balance[j] : q[j];
+    if (frame.mean != nullptr) sum += q[j] * frame.mean[j];
+  }
+  for (int step = 8; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffu, sum, step, 16);
+  __syncwarp();
+  cuda::rotate_row(frame, row);
+  for (int j = cuda::row_lane(); j < s.head_dim; j += cuda::kRowLanes) framed[at * s.head_dim + j] = row[j];
+  if (threadIdx.x == 0) bias[at] = scale * sum;
+}
+
+__global__ void unframe_kernel(HeadShape s, cuda::FramePlane plane, const float* bias, float* outputs,
+                               float* log_sums) {
+  __shared__ float row[kMaxHeadDim];
+  const int head = (int)blockIdx.x;
+  const int64_t at = (int64_t)blockIdx.y * s.n_heads + head;
+  const Frame frame = frame_of(plane, head / (s.n_heads / s.n_kv_heads), s.head_dim);
+  float* out = outputs + at * s.head_dim;
+  for (int j = cuda::row_lane(); j < s.head_dim; j += cuda::kRowLanes) row[j] = out[j];
+  __syncwarp();
+  cuda::rotate_row_back(frame, row);
+  for (int j = cuda::row_lane(); j < s.head_dim; j += cuda::kRowLanes) {
+    out[j] = frame.mean != nullptr ? row[j] + frame.mean[j] : row[j];
+  }
+  if (threadIdx.x == 0) log_sums[at] += bias[at];  // -inf stays: no row was read
+}
+
+dim3 grid(int columns, int rows) { return dim3(blocks(columns), static_cast<unsigned>(rows)); }
+
+}  // namespace
+
+void begin_step(const DeviceMatrix& embedding, float scale, const StepState& state, int n, const Angles& angles,
+                const EmbedOut& out, cuda::Stream stream) {
+  launch_step(begin_kernel, grid(embedding.columns, n), kThreads, 0, stream, embedding, scale, state, angles, out);
+}
+
+void finish_step_heads(const HeadShape& shape, const float* qkv, const float* bias, const Angles& angles,
+                       const StepState& state, int n, float* queries, const ExactPages& pages,
+                       cuda::Stream stream) {
+  launch_step(step_heads_kernel, grid(row_width(shape), n), kThreads, 0, stream, shape, qkv, bias, angles, state, queries,
+              pages);
+}
+
+void finish_prompt_heads(const HeadShape& shape, const float* qkv, const float* bias, const Angles& angles, int n,
+                         Format format, const PromptRows& out, cuda::Stream stream) {
+  prompt_heads_kernel<<<grid(row_width(shape), n), kThreads, 0, stream>>>(shape, qkv, bias, angles, format, out);
+  cuda::check(cudaGetLastError(), "finishing heads");
+}
+
+void make_angles(const Angles& angles, int first, int n, cuda::Stream stream) {
+  angles_kernel<<<static_cast<unsigned>(n), 64, 0, stream>>>(angles, first);
+  cuda::check(cudaGetLastError(), "making angles");
+}
+
+void embed_rows(const DeviceMatrix& embedding, float scale, const int32_t* tokens, int n, float* x,
+                cuda::Stream stream) {
+  embed_kernel<<<grid(embedding.columns, n), kThreads, 0, stream>>>(embedding, scale, tokens, x);
+  cuda::check(cudaGetLastError(), "embedding tokens");
+}
+
+void normalise_rows(const float* x, const float* weight, float epsilon, int n, int width, uint16_t* out,
+                    cuda::Stream stream) {
+  launch_step(normalise_kernel, dim3(static_cast<unsigned>(n)), kThreads, 0, stream, x, weight, epsilon, width, out);
+}
+
+void gate_rows(const float* gate_up, int n, int half, uint16_t* out, cuda::Stream stream) {
+  launch_step(gate_kernel, grid(half, n), kThreads, 0, stream, gate_up, half, out);
+}
+
+void round_rows(const float* x, int64_t n, uint16_t* out, cuda::Stream stream) {
+  launch_step(round_kernel, dim3(blocks(n)), kThreads, 0, stream, x, n, out);
+}
+
+void copy_to_pages(const HeadShape& shape, const PromptRows& rows, int first, int n, const ExactPages& pages,
+                   const int32_t* table, cuda::Stream stream) {
+  if (n <= 0) return;
+  pages_kernel<<<static_cast<unsigned>(n), kThreads, 0, stream>>>(shape, rows, first, pages, table);
+  cuda::check(cudaGetLastError(), "copying rows to pages");
+}
+
+void frame_queries(const HeadShape& shape, const float* queries, int n, const cuda::FramePlane& frame, float scale,
+                   float* framed, float* bias, cuda::Stream stream) {
+  const dim3 heads(static_cast<unsigned>(shape.n_heads), static_cast<unsigned>(n));
+  frame_kernel<<<heads, cuda::kRowLanes, 0, stream>>>(shape, queries, frame, scale, framed, bias);
+  cuda::check(cudaGetLastError(), "turning queries");
+}
+
+void unframe_outputs(const HeadShape& shape, int n, const cuda::FramePlane& frame, const float* bias, float* outputs,
+                     float* log_sums, cuda::Stream stream) {
+  const dim3 heads(static_cast<unsigned>(shape.n_heads), static_cast<unsigned>(n));
+  unframe_kernel<<<heads, cuda::kRowLanes, 0, stream>>>(shape, frame, bias, outputs, log_sums);
+  cuda::check(cudaGetLastError(), "turning outputs back");
+}
+
+}  // namespace quire::gpu

@@ -1,0 +1,101 @@
+// What happens to rows between products and attention, on the device.
+#pragma once
+
+#include <cstdint>
+
+#include "base/half.h"
+#include "format/row_format.h"
+#include "gpu/device_matrix.h"
+#include "kernels/cuda/attention.h"
+#include "kernels/cuda/frame_plane.h"
+
+namespace quire::gpu {
+
+// Sequences of a batch as a step sees them; all on the device.
+struct StepState {
+  int32_t* tokens;          // [n] what the step takes in
+  int32_t* n_before;        // [n] tokens in the cache before the step
+  const int32_t* first;     // [n] of these so many first ones have left the exact pages
+  int32_t* exact_tokens;    // [n] rows of exact pages with the step's own
+};
+
+// How heads turn, and where. Of one step or chunk: angles [n][half] of each row.
+struct Angles {
+  const double* frequencies;  // [half]
+  float factor;               // of cosines and sines
+  int half;
+  float* cosine;
+  float* sine;
+};
+
+// Begins a step: x [n][width], the rows of the tokens times `scale`; what the first product reads of it, as
+// StreamOut says; angles; and exact_tokens.
+struct EmbedOut {
+  float* x;
+  float* weighted;
+  const float* next_weight;
+  float* square_sums;
+};
+void begin_step(const DeviceMatrix& embedding, float scale, const StepState& state, int n, const Angles& angles,
+                const EmbedOut& out, cuda::Stream stream);
+
+// Heads of a row side by side: queries, keys, values.
+struct HeadShape {
+  int n_heads;
+  int n_kv_heads;
+  int head_dim;
+};
+QUIRE_INLINE int row_width(const HeadShape& s) { return (s.n_heads + 2 * s.n_kv_heads) * s.head_dim; }
+
+// Exact pages of one layer.
+struct ExactPages {
+  Format format;  // f16 or bf16
+  cuda::RowPlane keys;
+  cuda::RowPlane values;
+  const int32_t* page_table;  // [n][stride]
+  int page_table_stride;
+};
+
+// A step's heads get their bias (nullptr: none) and turn; queries [n][n_heads][head_dim] are written, keys and
+// values go behind the last row of their sequence.
+void finish_step_heads(const HeadShape& shape, const float* qkv, const float* bias, const Angles& angles,
+                       const StepState& state, int n, float* queries, const ExactPages& pages,
+                       cuda::Stream stream);
+
+// The same for n rows of one sequence's prompt: queries [n][n_heads][head_dim] in the pages' format; keys and
+// values [n_kv_heads][stride][head_dim], from row `first` on.
+struct PromptRows {
+  uint16_t* queries;
+  uint16_t* keys;
+  uint16_t* values;
+  int stride;
+  int first;
+};
+void finish_prompt_heads(const HeadShape& shape, const float* qkv, const float* bias, const Angles& angles, int n,
+                         Format format, const PromptRows& out, cuda::Stream stream);
+// Of positions first .. first + n - 1.
+void make_angles(const Angles& angles, int first, int n, cuda::Stream stream);
+
+// x [n][width], the rows of n tokens times `scale`.
+void embed_rows(const DeviceMatrix& embedding, float scale, const int32_t* tokens, int n, float* x,
+                cuda::Stream stream);
+// out [n][width] bf16 = x times weight over the root of its mean square.
+void normalise_rows(const float* x, const float* weight, float epsilon, int n, int width, uint16_t* out,
+                    cuda::Stream stream);
+// out [n][half] bf16 = silu(gate) * up of rows [n][gate | up].
+void gate_rows(const float* gate_up, int n, int half, uint16_t* out, cuda::Stream stream);
+void round_rows(const float* x, int64_t n, uint16_t* out, cuda::Stream stream);
+
+// Rows [first, first + n) of keys and values [n_kv_heads][stride][head_dim] into pages, at rows 0 .. of them;
+// `table` are page numbers.
+void copy_to_pages(const HeadShape& shape, const PromptRows& rows, int first, int n, const ExactPages& pages,
+                   const int32_t* table, cuda::Stream stream);
+
+// Queries [n][n_heads][head_dim] into the frames of their KV heads, and what centred keys take off scores.
+void frame_queries(const HeadShape& shape, const float* queries, int n, const cuda::FramePlane& frame, float scale,
+                   float* framed, float* bias, cuda::Stream stream);
+// Outputs of attention out of the frames, in place; log_sums take the bias back.
+void unframe_outputs(const HeadShape& shape, int n, const cuda::FramePlane& frame, const float* bias, float* outputs,
+                     float* log_sums, cuda::Stream stream);
+
+}  // namespace quire::gpu

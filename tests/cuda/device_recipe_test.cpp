@@ -1,0 +1,91 @@
+#include "gpu/device_recipe.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "gpu/device_model.h"
+#include "gpu/random_model.h"
+
+namespace quire::test {
+namespace {
+
+using gpu::AttentionKind;
+
+Recipe coded(Code keys, Code values) {
+  Recipe recipe;
+  recipe.coded = true;
+  recipe.keys = SideFormat::of(keys);
+  recipe.values = SideFormat::of(values);
+  return recipe;
+}
+
+TEST(DeviceRecipeTest, NamesWhatKernelsThereAre) {
+  EXPECT_EQ(gpu::device_recipe(Recipe(), "full").kind, AttentionKind::kExact);
+  EXPECT_FALSE(gpu::device_recipe(Recipe(), "full").seals());
+  const gpu::DeviceRecipe turbo = gpu::device_recipe(coded(Code::kTurbo4, Code::kTurbo3), "");
+  EXPECT_EQ(turbo.kind, AttentionKind::kTurbo);
+  EXPECT_EQ(turbo.key_bits, 4);
+  EXPECT_EQ(turbo.value_bits, 3);
+  EXPECT_EQ(turbo.tail_tokens, 64);
+  EXPECT_EQ(turbo.sink_tokens, 4);
+  EXPECT_EQ(gpu::device_recipe(coded(Code::kQ8, Code::kQ8), "").kind, AttentionKind::kPanels);
+  Recipe quire = coded(Code::kNested4, Code::kNested3);
+  quire.index = IndexBudget{};
+  const gpu::DeviceRecipe sparse = gpu::device_recipe(quire, "quire");
+  EXPECT_EQ(sparse.kind, AttentionKind::kSparse);
+  EXPECT_EQ(sparse.budget.share, 0.075);
+  EXPECT_EQ(sparse.budget.candidates, 1.5);
+}
+
+std::string refusal(const Recipe& recipe) {
+  try {
+    gpu::device_recipe(recipe, "the recipe");
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(DeviceRecipeTest, RefusesTheRestInASentence) {
+  Recipe dense = coded(Code::kNested4, Code::kNested3);
+  dense.index = IndexBudget{.dense_layers = 2};
+  Recipe full_rows = coded(Code::kSignVq, Code::kSignVq);
+  full_rows.full_rows = 64;
+  for (const Recipe& recipe : {coded(Code::kPolar4, Code::kPolar4), coded(Code::kTurbo2, Code::kTurbo4),
+                               coded(Code::kQ8, Code::kQ4), coded(Code::kNested4, Code::kNested3), dense, full_rows,
+                               Recipe(Format::kF32, Format::kF32), Recipe(Format::kF16, Format::kBF16)}) {
+    EXPECT_EQ(refusal(recipe).find("recipe 'the recipe' "), 0u);
+    EXPECT_NE(refusal(recipe).find(", which the CUDA device does not do: use --device cpu"), std::string::npos);
+  }
+}
+
+TEST(DeviceRecipeTest, ModelsWithOtherStepsAreRefusedByName) {
+  ModelConfig config = gpu::random_config(gpu::random_shape("llama-3.1-8b"));
+  EXPECT_NO_THROW(gpu::check_model(config));
+  for (const char* family : {"gemma2", "gemma3", "qwen3"}) {
+    config.family = find_family(family);
+    try {
+      gpu::check_model(config);
+      ADD_FAILURE() << family;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(std::string("'") + family + "'"), std::string::npos);
+    }
+  }
+  config = gpu::random_config(gpu::random_shape("qwen2.5-7b"));
+  EXPECT_NO_THROW(gpu::check_model(config));
+  config.head_dim = 112;
+  EXPECT_THROW(gpu::check_model(config), Error);
+  EXPECT_THROW(gpu::random_shape("llama"), Error);
+}
+
+TEST(DeviceRecipeTest, DevicesAreNumbers) {
+  EXPECT_EQ(gpu::device_number("cpu"), -1);
+  EXPECT_EQ(gpu::device_number("cuda"), 0);
+  EXPECT_EQ(gpu::device_number("cuda:3"), 3);
+  for (const char* text : {"", "gpu", "cuda:", "cuda:-1", "cuda:1x", "cuda1"}) {
+    EXPECT_THROW(gpu::device_number(text), Error) << text;
+  }
+}
+
+}  // namespace
+}  // namespace quire::test

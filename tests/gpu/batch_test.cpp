@@ -1,0 +1,158 @@
+// Batches against single sequences, forks and crops against the same text computed anew, tokens drawn on the
+// device against the CPU's draws, and memory that is refused.
+#include <cuda_runtime_api.h>
+
+#include <cmath>
+
+#include "base/device_error.h"
+#include "engine/sampler.h"
+#include "gpu/device_model_test.h"
+#include "study/divergence.h"
+
+namespace quire::test {
+namespace {
+
+class DeviceBatches : public DeviceModelTest {
+ protected:
+  static std::span<const int32_t> prompt(int sequence) {
+    return text(static_cast<size_t>(37 * sequence), static_cast<size_t>(1 + 61 * sequence % 330));
+  }
+  static constexpr size_t kSteps = 70;
+  static constexpr size_t kContext = 512;
+
+  // Logits behind kSteps forced steps, of sequence i the prompt's behind `first + i`.
+  static std::vector<std::vector<float>> run(const std::string& recipe, int first, int n) {
+    const auto device = batch(options(recipe, n, kContext));
+    for (int i = 0; i < n; ++i) {
+      device->prefill(i, prompt(first + i));
+      device->take_tokens();
+    }
+    for (size_t step = 0; step < kSteps; ++step) {
+      for (int i = 0; i < n; ++i) device->set_token(i, text(2000 + step, 1)[0]);
+      device->step();
+      device->take_tokens();
+    }
+    std::vector<std::vector<float>> logits;
+    for (int i = 0; i < n; ++i) logits.push_back(device->logits(i));
+    return logits;
+  }
+};
+
+TEST_F(DeviceBatches, EqualSingleSequences) {
+  for (const char* recipe : {"full", "turbo4", "quire"}) {
+    std::vector<std::vector<float>> single;
+    for (int i = 0; i < 32; ++i) single.push_back(run(recipe, i, 1)[0]);
+    for (const int n : {2, 8, 9, 32}) {
+      const auto together = run(recipe, 0, n);
+      double most = 0;
+      for (int i = 0; i < n; ++i) {
+        most = std::max(most, kl_divergence(single[static_cast<size_t>(i)], together[static_cast<size_t>(i)]));
+      }
+      std::printf("%-8s batch of %2d: largest KL to the single run %.2e\n", recipe, n, most);
+      // Products of up to 8 are the same sums; larger ones round activations to bf16.
+      EXPECT_LE(most, n <= 8 ? 1e-5 : 2e-3) << recipe << " " << n;
+    }
+  }
+}
+
+TEST_F(DeviceBatches, ForksAndCropsAreAsComputedAnew) {
+  for (const char* recipe : {"full", "turbo4"}) {
+    const auto device = batch(options(recipe, 2, kContext));
+    const auto step = [&](int32_t a, int32_t b) {
+      device->set_token(0, a);
+      device->set_token(1, b);
+      device->step();
+      device->take_tokens();
+    };
+    device->prefill(0, text(0, 150));
+    device->take_tokens();
+    device->fork(0, 1);
+    for (size_t i = 0; i < 30; ++i) step(text(150 + i, 1)[0], text(1000 + i, 1)[0]);
+    const std::vector<float> along = device->logits(0);
+    device->crop(1, 150);  // back to where they parted, and along the same way
+    device->crop(0, 150);
+    for (size_t i = 0; i < 30; ++i) step(text(1000 + i, 1)[0], text(150 + i, 1)[0]);
+    EXPECT_LE(kl_divergence(along, device->logits(1)), 1e-6) << recipe;
+    EXPECT_GT(kl_divergence(along, device->logits(0)), 1e-6) << recipe;
+  }
+  const auto device = batch(options("turbo4", 1, kContext));
+  device->prefill(0, text(0, 300));
+  EXPECT_THROW(device->crop(0, 100), Error);  // coded
+  EXPECT_EQ(device->n_tokens(0), 300u);
+}
+
+// The same logits, seed and options give the CPU's tokens.
+TEST_F(DeviceBatches, DrawAsTheCpuDoes) {
+  for (const int top_k : {1, 40, 1000}) {
+    gpu::BatchOptions with = options("full", 1, kContext);
+    with.sampling = {.temperature = 1.3, .top_k = top_k, .top_p = 0.97, .min_p = 0.001, .seed = 7, .banned = {}};
+    const auto device = batch(with);
+    Sampler sampler({.temperature = 1.3, .top_k = top_k, .top_p = 0.97, .min_p = 0.001, .seed = 7});
+    device->prefill(0, text(0, 20));
+    for (int i = 0; i < 60; ++i) {
+      const int32_t chosen = device->take_tokens()[0];
+      ASSERT_EQ(chosen, sampler.sample(device->logits(0), {})) << "token " << i << " of top-k " << top_k;
+      device->step();
+    }
+    device->take_tokens();
+  }
+}
+
+size_t free_bytes() {
+  size_t free = 0;
+  size_t all = 0;
+  cudaMemGetInfo(&free, &all);
+  return free;
+}
+
+TEST_F(DeviceBatches, MemoryThatIsRefusedLeavesNothingBehind) {
+  for (const char* recipe : {"full", "quire"}) {
+    const gpu::BatchOptions with = options(recipe, 2, kContext);
+    { batch(with)->prefill(0, text(0, 100)); }  // whatever the runtime keeps for itself is there now
+    const size_t before = free_bytes();
+    int n_refused = 0;
+    for (int n = 0;; ++n) {
+      cuda::refuse_allocation(n);
+      try {
+        const auto device = batch(with);
+        cuda::refuse_allocation(-1);
+        break;
+      } catch (const DeviceError& error) {
+        ++n_refused;
+        EXPECT_NE(std::string(error.what()).find("has no room for"), std::string::npos) << error.what();
+      }
+      EXPECT_EQ(free_bytes(), before) << "allocation " << n;
+    }
+    EXPECT_GT(n_refused, 15);
+    const auto device = batch(with);
+    for (int n = 0;; ++n) {
+      cuda::refuse_allocation(n);
+      try {
+        device->prefill(0, text(0, 200));
+        cuda::refuse_allocation(-1);
+        break;
+      } catch (const DeviceError&) {
+        EXPECT_EQ(device->n_tokens(0), 0u);
+        EXPECT_EQ(device->cache_bytes(), 0u);
+      }
+    }
+    device->take_tokens();
+    const auto other = batch(with);
+    other->prefill(0, text(0, 200));
+    EXPECT_EQ(device->logits(0), other->logits(0));
+  }
+}
+
+TEST_F(DeviceBatches, FullContextsAndForeignRecipesAreRefusedInASentence) {
+  const auto device = batch(options("full", 1, 21));
+  device->prefill(0, text(0, 20));
+  device->step();
+  EXPECT_THROW(device->step(), Error);
+  EXPECT_EQ(device->n_tokens(0), 21u);
+  for (const char* recipe : {"h2o", "selfindex", "k=f32,v=f32", "butler", "quire(dense=2)", "polar4"}) {
+    EXPECT_THROW(batch(options(recipe, 1, 64)), Error) << recipe;
+  }
+}
+
+}  // namespace
+}  // namespace quire::test

@@ -1,0 +1,89 @@
+// Logits of a model on the device, forced along a text, against those of the CPU with activations in f32.
+#include <algorithm>
+#include <cstdio>
+
+#include "gpu/device_model_test.h"
+#include "study/divergence.h"
+
+namespace quire::test {
+namespace {
+
+// What lies between two rows of logits, over many tokens.
+struct Distance {
+  double kl_sum = 0;
+  double kl_most = 0;
+  int n = 0;
+  int n_other_top = 0;  // of those whose most likely token leads by kMargin
+  static constexpr float kMargin = 0.05f;
+
+  void add(std::span<const float> reference, std::span<const float> other) {
+    const double kl = kl_divergence(reference, other);
+    kl_sum += kl;
+    kl_most = std::max(kl_most, kl);
+    ++n;
+    const auto top = std::max_element(reference.begin(), reference.end());
+    float second = -INFINITY;
+    for (auto at = reference.begin(); at != reference.end(); ++at) {
+      if (at != top) second = std::max(second, *at);
+    }
+    const auto other_top = std::max_element(other.begin(), other.end()) - other.begin();
+    if (*top - second > kMargin && other_top != top - reference.begin()) ++n_other_top;
+  }
+  double kl_mean() const { return kl_sum / n; }
+};
+
+class DeviceLogits : public DeviceModelTest {
+ protected:
+  static Distance force(const std::string& recipe, size_t n_prompt, size_t n_steps) {
+    const gpu::BatchOptions batch_options = options(recipe, 1, n_prompt + n_steps);
+    const auto device = batch(batch_options);
+    Cache cache = engine().make_cache(batch_options.recipe);
+    Workspace workspace;
+    std::vector<float> logits(engine().config().vocabulary);
+    Distance distance;
+    const auto compare = [&](size_t n_last) {
+      const size_t row = n_last - 1;
+      engine().logits({&row, 1}, workspace, logits.data());
+      distance.add(logits, device->logits(0));
+    };
+    engine().forward(text(0, n_prompt), cache, workspace);
+    device->prefill(0, text(0, n_prompt));
+    device->take_tokens();
+    compare(n_prompt);
+    for (size_t i = 0; i < n_steps; ++i) {
+      engine().forward(text(n_prompt + i, 1), cache, workspace);
+      device->set_token(0, text(n_prompt + i, 1)[0]);
+      device->step();
+      device->take_tokens();
+      compare(1);
+    }
+    std::printf("%-28s %4d tokens behind %4zu: KL mean %.2e, most %.2e, other top-1 %d\n", recipe.c_str(), distance.n,
+                n_prompt, distance.kl_mean(), distance.kl_most, distance.n_other_top);
+    return distance;
+  }
+};
+
+class ForcedLogits : public DeviceLogits, public testing::WithParamInterface<const char*> {};
+
+// Long enough for pages to be coded while it is decoded, and for an index to leave rows out.
+TEST_P(ForcedLogits, AreThoseOfTheCpu) {
+  const Distance distance = force(GetParam(), 1100, 220);
+  EXPECT_LE(distance.kl_mean(), 1e-3);
+  EXPECT_EQ(distance.n_other_top, 0);
+}
+INSTANTIATE_TEST_SUITE_P(Recipes, ForcedLogits,
+                         testing::Values("full", "k=bf16,v=bf16", "turbo4", "turbo3", "turbo2", "k=turbo4,v=turbo3",
+                                         "q8", "q4", "kivi4", "kivi2", "quire", "quire(budget=100%)",
+                                         "quire(mass=0.9)", "turbo4(sink=0,tail=128)"));
+
+// From the first token on, over the borders of the first pages and the first coding.
+TEST_F(DeviceLogits, FromTheFirstTokenOn) {
+  for (const char* recipe : {"full", "turbo4", "quire"}) {
+    const Distance distance = force(recipe, 1, 260);
+    EXPECT_LE(distance.kl_mean(), 1e-3) << recipe;
+    EXPECT_EQ(distance.n_other_top, 0) << recipe;
+  }
+}
+
+}  // namespace
+}  // namespace quire::test
