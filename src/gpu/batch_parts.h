@@ -11,6 +11,7 @@
 #include "gpu/gemm.h"
 #include "gpu/gemv.h"
 #include "gpu/handles.h"
+#include "gpu/library_attention.h"
 #include "gpu/sample.h"
 #include "gpu/weights.h"
 
@@ -55,6 +56,7 @@ struct DeviceBatch::Parts {
   int n;
   OwnStream stream;
   Gemm gemm;
+  LibraryAttention prompt_attention;
   DeviceCache cache;
   StepBuffers buffers;
   PinnedArray<int32_t> ring;  // [kRing][n]

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "gpu/batch_parts.h"
-#include "gpu/prompt_attention.h"
 
 namespace quire::gpu {
 
@@ -79,9 +78,9 @@ void Prefill::run_chunk(int layer, int first, int n) {
   make_angles(angles, first, n, stream);
   finish_prompt_heads(heads, qkv_.as<float>(), w.bias, angles, n, format,
                       {queries_.as<uint16_t>(), keys_.as<uint16_t>(), values_.as<uint16_t>(), stride, first}, stream);
-  attend_prompt({format, n, first, heads.n_heads, heads.n_kv_heads, heads.head_dim, queries_.as<uint16_t>(),
+  parts_.prompt_attention.attend({format, n, first, heads.n_heads, heads.n_kv_heads, heads.head_dim, queries_.as<uint16_t>(),
                  keys_.as<uint16_t>(), values_.as<uint16_t>(), stride, c.query_scale, attended_.as<uint16_t>()},
-                stream);
+                                 stream);
   parts_.gemm.multiply(w.output, attended_.as<uint16_t>(), n, x, width, true, stream);
   normalise_rows(x, w.ffn_norm, c.norm_epsilon, n, width, rounded, stream);
   parts_.gemm.multiply(w.gate_up, rounded, n, gate_up_.as<float>(), w.gate_up.rows, false, stream);

@@ -153,6 +153,11 @@ __global__ void round_kernel(const float* x, int64_t n, uint16_t* out) {
   if (at < n) out[at] = rounded(x[at], Format::kBF16);
 }
 
+__global__ void convert_kernel(uint16_t* x, int64_t n) {
+  const int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+  if (at < n) x[at] = rounded(__half2float(__ushort_as_half(x[at])), Format::kBF16);
+}
+
 // A block a row of all KV heads.
 __global__ void pages_kernel(HeadShape s, PromptRows rows, int first, ExactPages pages, const int32_t* table) {
   const int row = (int)blockIdx.x;
@@ -250,6 +255,11 @@ void normalise_rows(const float* x, const float* weight, float epsilon, int n, i
 
 void gate_rows(const float* gate_up, int n, int half, uint16_t* out, cuda::Stream stream) {
   launch_step(gate_kernel, grid(half, n), kThreads, 0, stream, gate_up, half, out);
+}
+
+void f16_to_bf16(uint16_t* x, int64_t n, cuda::Stream stream) {
+  convert_kernel<<<blocks(n), kThreads, 0, stream>>>(x, n);
+  cuda::check(cudaGetLastError(), "converting numbers");
 }
 
 void round_rows(const float* x, int64_t n, uint16_t* out, cuda::Stream stream) {

@@ -84,6 +84,8 @@ void normalise_rows(const float* x, const float* weight, float epsilon, int n, i
                     cuda::Stream stream);
 // out [n][half] bf16 = silu(gate) * up of rows [n][gate | up].
 void gate_rows(const float* gate_up, int n, int half, uint16_t* out, cuda::Stream stream);
+// n numbers in place.
+void f16_to_bf16(uint16_t* x, int64_t n, cuda::Stream stream);
 void round_rows(const float* x, int64_t n, uint16_t* out, cuda::Stream stream);
 
 // Rows [first, first + n) of keys and values [n_kv_heads][stride][head_dim] into pages, at rows 0 .. of them;

@@ -1,0 +1,14 @@
+// Built without the headers of cuDNN's frontend: our own kernel does it all.
+#include "gpu/library_attention.h"
+
+namespace quire::gpu {
+
+struct LibraryAttention::State {};
+
+LibraryAttention::LibraryAttention() = default;
+LibraryAttention::~LibraryAttention() = default;
+void LibraryAttention::attend(const PromptAttention& attention, cuda::Stream stream) {
+  attend_prompt(attention, stream);
+}
+
+}  // namespace quire::gpu
