@@ -286,6 +286,7 @@ Command add_bench(CLI::App& root) {
   app->add_option("--prompt-file", options->input.file, "the same as -f")->type_name("FILE");
   add_bench_options(*app, *options);
   add_engine_options(*app, options->model);
+  add_context_option(*app, options->model);
   add_fact_options(*app, options->model);
   add_monarch_options(*app, *options);
   add_output_options(*app, *options);

@@ -30,8 +30,7 @@ constexpr const char* kExamples =
     "(NAME=) goes on over the settings behind it, until one is given again: that one begins the next recipe.";
 
 struct KlOptions : ReportOptions {
-  TextInput input;
-  std::string tokens_file;
+  EvalTextOptions text;
   int64_t prompt_tokens = 1500;
   int64_t eval_tokens = 200;
 };
@@ -98,9 +97,10 @@ int run(const KlOptions& options) {
   measure.recipes = Recipe::parse_list(options.model.recipe);
   measure.prompt_tokens = static_cast<size_t>(options.prompt_tokens);
   measure.eval_tokens = static_cast<size_t>(options.eval_tokens);
-  const EvalText text(options.input, options.tokens_file);
+  const EvalText text(options.text);
   Engine engine(options.model.path, options.model.engine_options());
-  const std::vector<int32_t> tokens = text.tokens(engine);
+  std::vector<int32_t> tokens = text.tokens(engine);
+  if (const auto begin = text.begin_token(engine)) tokens.insert(tokens.begin(), *begin);
   const auto [rows, seconds] = timed("comparing " + std::to_string(measure.recipes.size()) + " recipes",
                                      measure, [&] { return measure_divergence(engine, tokens, measure); });
   if (!options.csv_path.empty()) write_file(options.csv_path, csv_table(rows_json(rows)));
@@ -114,7 +114,8 @@ Command add_eval_kl(CLI::App& root) {
   CLI::App* app = root.get_subcommand("eval")->add_subcommand(
       "kl", "How far the predictions through coded caches lie from those of `full`.");
   auto options = std::make_shared<KlOptions>();
-  add_eval_text_options(*app, options->input, options->tokens_file);
+  add_eval_text_options(*app, options->text);
+  add_begin_option(*app, options->text);
   app->add_option("--prompt-tokens", options->prompt_tokens, "tokens of the prompt")
       ->type_name("N")
       ->capture_default_str();
