@@ -2,9 +2,9 @@
 // forward pass.
 //
 //   peer_text -m MODEL -f TEXT [-c WINDOW] [-t N]     perplexity by the rule of `quire eval ppl`
-//   peer_text -m MODEL -f TEXT -n N [-t N]            the text that it goes on with, greedily
+//   peer_text -m MODEL -f TEXT -n N [-t N]            what it goes on with, greedily
 //
-// One line of JSON, with the tokens. Every window begins with the model's begin token where it wants one. f16
+// One line of JSON, with the tokens; of greedy ones also by how much their logit exceeded the next. Every window begins with the model's begin token where it wants one. f16
 // KV, flash attention on. Built by peer_llama_cpp.
 
 #include <algorithm>
@@ -147,20 +147,29 @@ void report_greedy(Peer& peer, const Options& options, const std::vector<llama_t
   std::vector<llama_token> step = peer.begin();
   step.insert(step.end(), tokens.begin(), tokens.end());
   std::vector<llama_token> said;
+  std::vector<float> margins;
   size_t position = 0;
   while (said.size() < options.n_new) {
     llama_token best = 0;
     peer.run(
         step, position, [&](size_t at) { return at + 1 == step.size(); },
         [&](size_t, const float* logits) {
-          best = static_cast<llama_token>(std::max_element(logits, logits + peer.n_vocab()) - logits);
+          const float* most = std::max_element(logits, logits + peer.n_vocab());
+          best = static_cast<llama_token>(most - logits);
+          float second = -INFINITY;
+          for (const float* other = logits; other < logits + peer.n_vocab(); ++other) {
+            if (other != most) second = std::max(second, *other);
+          }
+          margins.push_back(*most - second);
         });
     position += step.size();
     if (peer.ends(best)) break;
     said.push_back(best);
     step = {best};
   }
-  std::printf("{");
+  std::printf("{\"margins\": [");
+  for (size_t i = 0; i < said.size(); ++i) std::printf(i == 0 ? "%.4f" : ", %.4f", static_cast<double>(margins[i]));
+  std::printf("], ");
   print_tokens(said);
 }
 

@@ -5,7 +5,7 @@
 
 Matrices are Q4_K and the embedding, which is the head too, Q6_K, as llama.cpp's Q4_K_M has most of them: 0.8 GB. Their
 values are about those of a trained model, so that nothing overflows, and mean nothing: what the model says is noise.
-Tokens have made-up names; nothing is merged.
+Tokens have made-up names.
 """
 
 import argparse
@@ -65,13 +65,14 @@ def add_metadata(writer: gguf.GGUFWriter, context: int) -> None:
     writer.add_rope_freq_base(500_000.0)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_vocab_size(VOCABULARY)
-    letters = [chr(c) for c in range(33, 127)]
-    tokens = letters + [f"token{i}" for i in range(VOCABULARY - len(letters) - 1)] + ["<|end_of_text|>"]
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]  # bytes that byte-level BPE writes as they are
+    letters = [chr(c) for c in plain] + [chr(256 + i) for i in range(256 - len(plain))]  # and the others
+    tokens = [*letters, "ab", *(f"token{i}" for i in range(VOCABULARY - len(letters) - 2)), "<|end_of_text|>"]
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("llama-bpe")
     writer.add_token_list(tokens)
     writer.add_token_types([gguf.TokenType.NORMAL] * (VOCABULARY - 1) + [gguf.TokenType.CONTROL])
-    writer.add_token_merges(["a b"])
+    writer.add_token_merges(["a b"])  # none would not be written
     writer.add_bos_token_id(VOCABULARY - 1)
     writer.add_eos_token_id(VOCABULARY - 1)
     writer.add_add_bos_token(False)
