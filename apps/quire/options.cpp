@@ -71,6 +71,10 @@ void check_range(const char* name, int64_t value, int64_t low, int64_t high) {
 }
 
 EngineOptions ModelOptions::engine_options() const {
+  return engine_options(context_given ? Recipe::parse_list(recipe) : std::vector<Recipe>());
+}
+
+EngineOptions ModelOptions::engine_options(const std::vector<Recipe>& recipes) const {
   if (context_given) check_range("--ctx-size", context_tokens, 1, kMostTokens);
   if (threads_given) check_range("--threads", threads, 1, kMaxThreads);
   if (!(budget_mb >= 0 && budget_mb <= 1e9))
@@ -84,7 +88,7 @@ EngineOptions ModelOptions::engine_options() const {
   engine.calibration_path = calibration;
   engine.butler_path = butler;
   engine.rope = rope.overrides();
-  if (context_given && needs_positions(Recipe::parse_list(recipe))) {
+  if (context_given && needs_positions(recipes)) {
     engine.rope.context_tokens = static_cast<size_t>(context_tokens);
   }
   engine.asset_folders = asset_folders();

@@ -38,6 +38,8 @@ struct ModelOptions {
 
   // These throw Error for what cannot be meant.
   EngineOptions engine_options() const;
+  // For these recipes instead of `recipe`.
+  EngineOptions engine_options(const std::vector<Recipe>& recipes) const;
   SessionOptions session_options() const;
 };
 

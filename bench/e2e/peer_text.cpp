@@ -4,8 +4,9 @@
 //   peer_text -m MODEL -f TEXT [-c WINDOW] [-t N]     perplexity by the rule of `quire eval ppl`
 //   peer_text -m MODEL -f TEXT -n N [-t N]            what it goes on with, greedily
 //
-// One line of JSON, with the tokens; of greedy ones also by how much their logit exceeded the next. Every window begins with the model's begin token where it wants one. f16
-// KV, flash attention on. Built by peer_llama_cpp.
+// One line of JSON, with the tokens; of greedy ones also by how much their logit exceeded the next. Every
+// window begins with the model's begin token where it wants one. f16 KV, flash attention on. Built by
+// peer_llama_cpp.
 
 #include <algorithm>
 #include <cmath>
@@ -168,7 +169,8 @@ void report_greedy(Peer& peer, const Options& options, const std::vector<llama_t
     step = {best};
   }
   std::printf("{\"margins\": [");
-  for (size_t i = 0; i < said.size(); ++i) std::printf(i == 0 ? "%.4f" : ", %.4f", static_cast<double>(margins[i]));
+  for (size_t i = 0; i < said.size(); ++i)
+    std::printf(i == 0 ? "%.4f" : ", %.4f", static_cast<double>(margins[i]));
   std::printf("], ");
   print_tokens(said);
 }
