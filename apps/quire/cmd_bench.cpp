@@ -1,5 +1,7 @@
 // quire bench: recipes timed side by side on one prompt, with memory and quality beside the speed. Takes the
 // flags of Monarch's published benchmark.
+#include <unistd.h>
+
 #include <algorithm>
 #include <limits>
 #include <memory>
@@ -12,6 +14,7 @@
 #include "bench_outputs.h"
 #include "bench_report.h"
 #include "commands.h"
+#include "engine/calibration_text.h"
 #include "engine/vocabulary_reader.h"
 #include "options.h"
 #include "study/bench.h"
@@ -175,6 +178,16 @@ BenchOptions bench_options(const Options& options, const std::vector<BenchEntry>
   return bench;
 }
 
+// The published benchmark may be called without one; ours then is long enough that tokens leave a window.
+constexpr size_t kOwnPromptTokens = 2000;
+
+std::string prompt_text(const TextInput& input, bool& own) {
+  std::string text;
+  if (input.given() || isatty(STDIN_FILENO) == 0) text = read_text(input, LastNewline::kDrop);
+  own = text.empty() && !input.given();
+  return own ? std::string(calibration_text()) : text;
+}
+
 int run(const CLI::App& app, Options& options) {
   apply_preset(app, options);
   check(options);
@@ -185,14 +198,18 @@ int run(const CLI::App& app, Options& options) {
   if (options.model.path.empty()) throw Error("--model is required");
   const std::vector<BenchEntry> entries = parse_bench_modes(options.mode, options.monarch);
   bench_options(options, entries, 1).sampling.check();
-  const EngineOptions engine_options = options.model.engine_options();
-  const std::string text = read_text(options.input, LastNewline::kDrop);
+  std::vector<Recipe> recipes;
+  for (const BenchEntry& entry : entries) recipes.push_back(entry.recipe);
+  const EngineOptions engine_options = options.model.engine_options(recipes);
+  bool own_text = false;
+  const std::string text = prompt_text(options.input, own_text);
   BenchOutputs outputs(options.paths);
   catch_interrupts();
   Engine engine(options.model.path, engine_options);
   const std::vector<int32_t> tokens = encode_prompt(engine.tokenizer(), text, ControlTokens::kParse);
   if (tokens.empty()) throw Error("the prompt is empty, and the model has no token to begin a text with");
-  BenchOptions bench = bench_options(options, entries, tokens.size());
+  const size_t n_prompt = own_text ? std::min(tokens.size(), kOwnPromptTokens) : tokens.size();
+  BenchOptions bench = bench_options(options, entries, n_prompt);
   BenchResult result;
   {
     ProgressLine line("timing " + std::to_string(entries.size()) + " recipes", true);
@@ -201,6 +218,7 @@ int run(const CLI::App& app, Options& options) {
   }
   if (result.interrupted) return kInterrupted;
   std::vector<std::string> notes = flag_notes(app, entries, options);
+  if (own_text) notes.push_back("there is no prompt, so it is the text that ships for calibrations");
   result.notes.insert(result.notes.begin(), notes.begin(), notes.end());
   const Json object = report(options, engine, result);
   outputs.write(result, object);
@@ -221,7 +239,8 @@ void add_monarch_options(CLI::App& app, Options& options) {
     app.add_option(name, value, text)->capture_default_str()->group("Mode monarch-v3");
   };
   add("--window-size", options.monarch.window_size, "newest tokens that stay hot (exact)");
-  add("--max-hot-tokens", options.monarch.max_hot_tokens, "most hot tokens");
+  add("--max-hot-tokens", options.monarch.max_hot_tokens,
+      "most hot tokens: the window, which holds up to 63 more until a page is coded, and copies");
   add("--page-size", options.monarch.page_size, "tokens that move together");
   add("--promotion-threshold", options.monarch.promotion_threshold,
       "attention from which a token is promoted; 1: never");
@@ -289,11 +308,13 @@ void add_bench_options(CLI::App& app, Options& options) {
 Command add_bench(CLI::App& root) {
   CLI::App* app = root.add_subcommand("bench", "Time recipes side by side on one prompt.");
   auto options = std::make_shared<Options>();
-  add_text_options(*app, options->input, "the prompt; without -p and -f it is read from stdin");
+  add_text_options(*app, options->input,
+                   "the prompt; without -p and -f it is read from stdin, or is a text that ships with Quire");
   app->add_option("--prompt-file", options->input.file, "the same as -f")->type_name("FILE");
   add_bench_options(*app, *options);
   add_engine_options(*app, options->model);
   app->get_option("--model")->required(false);  // --random-weights may stand in for it
+  add_context_option(*app, options->model);
   add_fact_options(*app, options->model);
   add_monarch_options(*app, *options);
   add_output_options(*app, *options);

@@ -20,16 +20,16 @@ constexpr const char* kExamples =
     "  quire eval ppl -m model.gguf -f book.txt\n"
     "  quire eval ppl -m model.gguf -f book.txt -c 512 --kv bf16 --max-tokens 20000 --json\n"
     "  quire eval ppl -m model.gguf -f book.txt --kv streaming -c 50000 --segment 5000\n"
-    "\nThe text is cut into windows of -c tokens. Each starts with an empty cache and no begin token, and "
-    "every\n"
-    "token but a window's first is scored. Recipes that drop rows or leave some out do so between steps: "
+    "\nThe text is cut into windows of -c tokens. Each starts with an empty cache and, where the model wants "
+    "one,\n"
+    "the begin token, and every token but a window's first is scored. Recipes that drop rows or leave some "
+    "out do so between steps: "
     "give\n"
     "--step 1 to measure what single tokens see.";
 
 struct PplOptions {
   ModelOptions model;
-  TextInput input;
-  std::string tokens_file;
+  EvalTextOptions text;
   int64_t window = 2048;
   int64_t max_tokens = 0;
   int64_t step = 0;
@@ -37,9 +37,9 @@ struct PplOptions {
   bool json = false;
 };
 
-void print(const PplOptions& options, const Engine& engine, const Perplexity& result, size_t n_tokens,
-           double seconds) {
-  const std::string recipe = Recipe::parse(options.model.recipe).text();
+void print(const PplOptions& options, const PerplexityOptions& measure, const Engine& engine,
+           const Perplexity& result, size_t n_tokens, double seconds) {
+  const std::string recipe = measure.recipe.text();
   if (options.json) {
     write_json({{"model", options.model.path},
                 {"recipe", recipe},
@@ -48,6 +48,7 @@ void print(const PplOptions& options, const Engine& engine, const Perplexity& re
                 {"precise", options.model.precise},
                 {"window_tokens", options.window},
                 {"tokens", n_tokens},
+                {"begin_token", measure.begin_token ? nlohmann::ordered_json(*measure.begin_token) : nullptr},
                 {"windows", result.n_windows},
                 {"scored_tokens", result.n_scored},
                 {"perplexity", result.perplexity},
@@ -81,11 +82,12 @@ int run(const PplOptions& options) {
   measure.window_tokens = static_cast<size_t>(options.window);
   measure.step_tokens = static_cast<size_t>(options.step);
   measure.segment_tokens = static_cast<size_t>(options.segment);
-  EvalText text(options.input, options.tokens_file);
+  const EvalText text(options.text);
   EngineOptions engine_options = options.model.engine_options();
   if (!measure.recipe.endless()) engine_options.rope.context_tokens = measure.window_tokens;
   Engine engine(options.model.path, engine_options);
   std::vector<int32_t> tokens = text.tokens(engine);
+  measure.begin_token = text.begin_token(engine);
   if (options.max_tokens > 0 && tokens.size() > static_cast<size_t>(options.max_tokens)) {
     tokens.resize(static_cast<size_t>(options.max_tokens));
   }
@@ -94,7 +96,7 @@ int run(const PplOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   const Perplexity result = measure_perplexity(engine, tokens, measure);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  print(options, engine, result, tokens.size(), seconds.count());
+  print(options, measure, engine, result, tokens.size(), seconds.count());
   return kOk;
 }
 
@@ -108,7 +110,8 @@ Command add_eval_ppl(CLI::App& root) {
   eval->require_subcommand(1);
   CLI::App* app = eval->add_subcommand("ppl", "Perplexity of a text, through the real cache.");
   auto options = std::make_shared<PplOptions>();
-  add_eval_text_options(*app, options->input, options->tokens_file);
+  add_eval_text_options(*app, options->text);
+  add_begin_option(*app, options->text);
   app->add_option("-c,--ctx-size", options->window, "tokens of a window")
       ->type_name("N")
       ->capture_default_str();

@@ -1,4 +1,6 @@
 // quire eval kl: how far the predictions of recipes lie from those of the exact cache.
+#include <algorithm>
+#include <cmath>
 #include <memory>
 #include <vector>
 
@@ -30,11 +32,19 @@ constexpr const char* kExamples =
     "(NAME=) goes on over the settings behind it, until one is given again: that one begins the next recipe.";
 
 struct KlOptions : ReportOptions {
-  TextInput input;
-  std::string tokens_file;
-  int64_t prompt_tokens = 1500;
-  int64_t eval_tokens = 200;
+  EvalTextOptions text;
+  int64_t prompt_tokens = 6000;
+  int64_t eval_tokens = 1000;
+  bool sizes_given = false;
 };
+
+// Unless they were asked for, the sizes shrink to what the text and the context hold, a seventh evaluated.
+void fit_sizes(KlOptions& options, size_t n_tokens, const Engine& engine) {
+  const auto most = static_cast<int64_t>(std::min(n_tokens, engine.config().context_tokens));
+  if (options.sizes_given || options.prompt_tokens + options.eval_tokens <= most || most < 14) return;
+  options.eval_tokens = most / 7;
+  options.prompt_tokens = most - options.eval_tokens;
+}
 
 Json row_json(const Divergence& row) {
   return {{"recipe", row.recipe.text()},
@@ -71,9 +81,9 @@ std::string table(const std::vector<Divergence>& rows) {
   std::vector<std::vector<std::string>> lines;
   for (const Divergence& row : rows) {
     lines.push_back({row.recipe.text(), fixed(row.kl_mean, 5), fixed(row.kl_p99, 5), fixed(row.same_top1, 4),
-                     fixed(row.ppl, 3), fixed(100 * row.ppl_change(), 2) + " %", fixed(row.mass, 3),
-                     fixed(row.bits_per_value, 2), fixed(row.rows_read_per_token, 0),
-                     fixed(row.bytes_read_per_token / 1000, 1)});
+                     fixed(row.ppl, 3), fixed(100 * row.ppl_change(), 2) + " %",
+                     std::isnan(row.mass) ? "-" : fixed(row.mass, 3), fixed(row.bits_per_value, 2),
+                     fixed(row.rows_read_per_token, 0), fixed(row.bytes_read_per_token / 1000, 1)});
   }
   return text_table({"recipe", "KL", "KL p99", "same top-1", "ppl", "change", "mass", "bits/value",
                      "rows/token", "kB/token"},
@@ -91,16 +101,18 @@ void print(const KlOptions& options, const Engine& engine, const std::vector<Div
             ", rows summed over layers and KV heads, " + fixed(seconds, 1) + " s)\n");
 }
 
-int run(const KlOptions& options) {
+int run(KlOptions& options) {
   check_range("--prompt-tokens", options.prompt_tokens, 1, int64_t{1} << 32);
   check_range("--eval-tokens", options.eval_tokens, 1, int64_t{1} << 32);
   DivergenceOptions measure;
   measure.recipes = Recipe::parse_list(options.model.recipe);
+  const EvalText text(options.text);
+  Engine engine(options.model.path, options.model.engine_options());
+  std::vector<int32_t> tokens = text.tokens(engine);
+  if (const auto begin = text.begin_token(engine)) tokens.insert(tokens.begin(), *begin);
+  fit_sizes(options, tokens.size(), engine);
   measure.prompt_tokens = static_cast<size_t>(options.prompt_tokens);
   measure.eval_tokens = static_cast<size_t>(options.eval_tokens);
-  const EvalText text(options.input, options.tokens_file);
-  Engine engine(options.model.path, options.model.engine_options());
-  const std::vector<int32_t> tokens = text.tokens(engine);
   const auto [rows, seconds] = timed("comparing " + std::to_string(measure.recipes.size()) + " recipes",
                                      measure, [&] { return measure_divergence(engine, tokens, measure); });
   if (!options.csv_path.empty()) write_file(options.csv_path, csv_table(rows_json(rows)));
@@ -114,13 +126,19 @@ Command add_eval_kl(CLI::App& root) {
   CLI::App* app = root.get_subcommand("eval")->add_subcommand(
       "kl", "How far the predictions through coded caches lie from those of `full`.");
   auto options = std::make_shared<KlOptions>();
-  add_eval_text_options(*app, options->input, options->tokens_file);
+  add_eval_text_options(*app, options->text);
+  add_begin_option(*app, options->text);
+  const auto given = [options](const std::string&) { options->sizes_given = true; };
   app->add_option("--prompt-tokens", options->prompt_tokens, "tokens of the prompt")
       ->type_name("N")
-      ->capture_default_str();
-  app->add_option("--eval-tokens", options->eval_tokens, "tokens behind it that are evaluated")
+      ->capture_default_str()
+      ->each(given);
+  app->add_option(
+         "--eval-tokens", options->eval_tokens,
+         "tokens behind it that are evaluated; without either, less of both for a shorter text or context")
       ->type_name("N")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->each(given);
   add_report_options(*app, *options, "recipes to compare with full, with commas between them");
   app->footer(kExamples);
   return {app, [options] { return run(*options); }};

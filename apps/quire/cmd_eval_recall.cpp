@@ -34,8 +34,7 @@ constexpr int64_t kMostSeeds = 1000;
 constexpr int64_t kMostPromptTokens = int64_t{1} << 32;
 
 struct RecallFlags : ReportOptions {
-  TextInput input;
-  std::string tokens_file;
+  EvalTextOptions text;
   std::vector<int64_t> prompt_tokens = {2000, 4000};
   int64_t n_facts = 16;
   int64_t n_seeds = 8;
@@ -156,7 +155,7 @@ RecallOptions recall_options(const RecallFlags& flags) {
 
 int run(const RecallFlags& flags) {
   RecallOptions measure = recall_options(flags);
-  const EvalText text(flags.input, flags.tokens_file);
+  const EvalText text(flags.text);
   Engine engine(flags.model.path, flags.model.engine_options());
   const auto [rows, seconds] =
       timed("asking", measure, [&] { return measure_recall(engine, text.text(engine), measure); });
@@ -171,7 +170,7 @@ Command add_eval_recall(CLI::App& root) {
   CLI::App* app = root.get_subcommand("eval")->add_subcommand(
       "recall", "How much of the facts planted in a text is found through coded caches, beside `full`.");
   auto flags = std::make_shared<RecallFlags>();
-  add_eval_text_options(*app, flags->input, flags->tokens_file);
+  add_eval_text_options(*app, flags->text);
   const auto add = [&](const char* name, auto& value, const char* text) {
     return app->add_option(name, value, text)->type_name("N")->capture_default_str();
   };

@@ -35,8 +35,7 @@ constexpr int64_t kMostSamples = 100000;
 constexpr int64_t kMostTokens = int64_t{1} << 32;
 
 struct RulerFlags : ReportOptions {
-  TextInput input;
-  std::string tokens_file;
+  EvalTextOptions text;
   std::vector<std::string> tasks;
   std::vector<int64_t> length_tokens = {4096};
   int64_t n_samples = 10;
@@ -122,7 +121,7 @@ RulerOptions ruler_options(const RulerFlags& flags) {
 
 int run(const RulerFlags& flags) {
   RulerOptions measure = ruler_options(flags);
-  const EvalText text(flags.input, flags.tokens_file);
+  const EvalText text(flags.text);
   if (!flags.out.empty()) make_output_dir(flags.out);
   Engine engine(flags.model.path, flags.model.engine_options());
   const auto [rows, seconds] =
@@ -139,7 +138,7 @@ Command add_eval_ruler(CLI::App& root) {
   CLI::App* app = root.get_subcommand("eval")->add_subcommand(
       "ruler", "RULER's synthetic tasks (needles, variables, words), answered through caches.");
   auto flags = std::make_shared<RulerFlags>();
-  add_eval_text_options(*app, flags->input, flags->tokens_file);
+  add_eval_text_options(*app, flags->text);
   const auto add = [&](const char* name, auto& value, const char* text) {
     return app->add_option(name, value, text)->type_name("N")->capture_default_str();
   };

@@ -134,7 +134,7 @@ int run(const InspectOptions& options) {
   if (options.context_given) check_range("--ctx-size", options.context_tokens, 1, int64_t{1} << 40);
   const Recipe recipe = Recipe::parse(options.recipe);
   const GgufFile file = open_model(options.path.empty() ? options.model : options.path);
-  check_recipe(file, recipe);
+  check_recipe(file, static_cast<uint64_t>(options.context_tokens), recipe);
   const Json report = inspect_report(file, static_cast<uint64_t>(options.context_tokens), recipe);
   if (options.json) {
     write_json(report);

@@ -18,12 +18,13 @@ std::vector<int32_t> read_token_file(const std::string& path) {
 
 }  // namespace
 
-EvalText::EvalText(const TextInput& input, const std::string& tokens_file) : is_text_(tokens_file.empty()) {
-  if (!is_text_ && input.given()) throw Error("give a text or --tokens-file, not both");
+EvalText::EvalText(const EvalTextOptions& options)
+    : is_text_(options.tokens_file.empty()), no_bos_(options.no_bos) {
+  if (!is_text_ && options.input.given()) throw Error("give a text or --tokens-file, not both");
   if (is_text_) {
-    text_ = read_text(input, LastNewline::kKeep);
+    text_ = read_text(options.input, LastNewline::kKeep);
   } else {
-    ids_ = read_token_file(tokens_file);
+    ids_ = read_token_file(options.tokens_file);
   }
 }
 
@@ -31,14 +32,25 @@ std::vector<int32_t> EvalText::tokens(const Engine& engine) const {
   return is_text_ ? engine.tokenizer().encode(text_, ControlTokens::kAsText) : ids_;
 }
 
+std::optional<int32_t> EvalText::begin_token(const Engine& engine) const {
+  const Tokenizer& tokenizer = engine.tokenizer();
+  return is_text_ && !no_bos_ && tokenizer.add_bos() ? tokenizer.bos_id() : std::nullopt;
+}
+
 std::string EvalText::text(const Engine& engine) const {
   return is_text_ ? text_ : engine.tokenizer().decode(ids_);
 }
 
-void add_eval_text_options(CLI::App& app, TextInput& input, std::string& tokens_file) {
-  add_text_options(app, input, "the text; without -p and -f it is read from stdin");
-  app.add_option("--tokens-file", tokens_file, "token ids instead of a text: 16 bit each, little-endian")
+void add_eval_text_options(CLI::App& app, EvalTextOptions& options) {
+  add_text_options(app, options.input, "the text; without -p and -f it is read from stdin");
+  app.add_option("--tokens-file", options.tokens_file,
+                 "token ids instead of a text: 16 bit each, little-endian")
       ->type_name("FILE");
+}
+
+void add_begin_option(CLI::App& app, EvalTextOptions& options) {
+  app.add_flag("--no-bos", options.no_bos,
+               "put no begin token before a text, also where the model wants one");
 }
 
 }  // namespace quire::cli

@@ -19,6 +19,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+ModelConfig config_for(const GgufFile& file, uint64_t context_tokens) {
+  RopeOverrides overrides;
+  overrides.context_tokens = static_cast<size_t>(context_tokens);
+  return ModelConfig::read(file, overrides);
+}
+
 std::string key_frame(const Recipe& recipe) {
   const FrameKind kind = recipe.frame_of(recipe.keys);
   const bool by_prompt = recipe.prompt_statistics && kind >= FrameKind::kCalibrated;
@@ -80,9 +86,9 @@ struct AlikeLayers {
 
 }  // namespace
 
-Json layers_report(const GgufFile& file, const Recipe& recipe) {
+Json layers_report(const GgufFile& file, uint64_t context_tokens, const Recipe& recipe) {
   try {
-    const ModelConfig config = ModelConfig::read(file);
+    const ModelConfig config = config_for(file, context_tokens);
     const Geometry geometry = config.geometry();
     const std::vector<double> risks = layer_risks(check_key_biases(file, config), config.n_layers);
     Json layers = Json::array();
@@ -114,10 +120,10 @@ std::string layer_formats_text(const Json& layers, const std::string& recipe) {
   return out;
 }
 
-void check_recipe(const GgufFile& file, const Recipe& recipe) {
+void check_recipe(const GgufFile& file, uint64_t context_tokens, const Recipe& recipe) {
   std::optional<Geometry> geometry;
   try {
-    geometry = ModelConfig::read(file).geometry();
+    geometry = config_for(file, context_tokens).geometry();
   } catch (const Error&) {
     return;  // the report says so
   }

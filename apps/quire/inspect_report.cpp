@@ -174,7 +174,7 @@ Json inspect_report(const GgufFile& file, uint64_t context_tokens, const Recipe&
           {"metadata", metadata_report(file)},
           {"tensors", tensors_report(file)},
           {"key_bias", key_bias_report(file)},
-          {"layers", layers_report(file, recipe)},
+          {"layers", layers_report(file, context_tokens, recipe)},
           {"kv_bytes_per_token", kv_report(file)},
           {"predicted_memory", prediction_report(file, context_tokens, recipe)},
           {"runs", runs},

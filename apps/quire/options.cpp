@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
@@ -54,6 +55,11 @@ std::string chat_template_text(const ModelOptions& options) {
   return text;
 }
 
+// An endless recipe's context is how long it may go on, at positions that stay within the trained ones.
+bool needs_positions(const std::vector<Recipe>& recipes) {
+  return std::any_of(recipes.begin(), recipes.end(), [](const Recipe& recipe) { return !recipe.endless(); });
+}
+
 bool is_hex(char c) { return std::isxdigit(static_cast<unsigned char>(c)) != 0; }
 
 }  // namespace
@@ -65,6 +71,10 @@ void check_range(const char* name, int64_t value, int64_t low, int64_t high) {
 }
 
 EngineOptions ModelOptions::engine_options() const {
+  return engine_options(context_given ? Recipe::parse_list(recipe) : std::vector<Recipe>());
+}
+
+EngineOptions ModelOptions::engine_options(const std::vector<Recipe>& recipes) const {
   if (context_given) check_range("--ctx-size", context_tokens, 1, kMostTokens);
   if (threads_given) check_range("--threads", threads, 1, kMaxThreads);
   if (!(budget_mb >= 0 && budget_mb <= 1e9))
@@ -78,8 +88,7 @@ EngineOptions ModelOptions::engine_options() const {
   engine.calibration_path = calibration;
   engine.butler_path = butler;
   engine.rope = rope.overrides();
-  // An endless recipe's context is how long it may go on, at positions that stay within the trained ones.
-  if (context_given && !Recipe::parse(recipe).endless()) {
+  if (context_given && needs_positions(recipes)) {
     engine.rope.context_tokens = static_cast<size_t>(context_tokens);
   }
   engine.asset_folders = asset_folders();
@@ -107,6 +116,12 @@ void add_engine_options(CLI::App& app, ModelOptions& options) {
       ->each([&](const std::string&) { options.threads_given = true; });
   app.add_flag("--precise", options.precise, "keep activations in f32: slower, closer to the weights");
   add_rope_options(app, options.rope);
+}
+
+void add_context_option(CLI::App& app, ModelOptions& options) {
+  app.add_option("-c,--ctx-size", options.context_tokens, "tokens of context (default: the model's)")
+      ->type_name("N")
+      ->each([&](const std::string&) { options.context_given = true; });
 }
 
 void add_recipe_option(CLI::App& app, ModelOptions& options) {
@@ -140,9 +155,7 @@ std::string is_given(const std::string& text) { return text.empty() ? "wants a n
 void add_model_options(CLI::App& app, ModelOptions& options) {
   add_engine_options(app, options);
   add_recipe_option(app, options);
-  app.add_option("-c,--ctx-size", options.context_tokens, "tokens of context (default: the model's)")
-      ->type_name("N")
-      ->each([&](const std::string&) { options.context_given = true; });
+  add_context_option(app, options);
   app.add_option("--kv-budget-mb", options.budget_mb,
                  "most memory for the KV cache, in MB (default: no limit)")
       ->check(is_given)

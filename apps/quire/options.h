@@ -22,7 +22,7 @@ struct ModelOptions {
   bool threads_given = false;
   int64_t context_tokens = 0;
   bool context_given = false;
-  std::string recipe = "full";
+  std::string recipe = "full";  // of the commands that compare: a list of them
   bool recipe_given = false;
   std::string calibration;
   std::string butler;
@@ -38,12 +38,15 @@ struct ModelOptions {
 
   // These throw Error for what cannot be meant.
   EngineOptions engine_options() const;
+  // For these recipes instead of `recipe`.
+  EngineOptions engine_options(const std::vector<Recipe>& recipes) const;
   SessionOptions session_options() const;
 };
 
 // Path, threads, precision, positions.
 void add_engine_options(CLI::App& app, ModelOptions& options);
-// The above, and context, recipe, budget, prefill steps.
+void add_context_option(CLI::App& app, ModelOptions& options);
+// All of these, and recipe, budget, prefill steps.
 void add_model_options(CLI::App& app, ModelOptions& options);
 // The template of a chat, where it is not the model's.
 void add_chat_template_options(CLI::App& app, ModelOptions& options);

@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 """Quire against llama.cpp on the CPU: same model, same threads, taking turns in one run.
 
-    bench_run.py [--out docs/results/cpu_speed.md] [--repeats 5] [--threads 2] [--cases NAME ...]
+    bench_run.py [--suite smollm2|others] [--out FILE.md] [--repeats 5] [--threads 2] [--cases NAME ...]
+
+The suite `smollm2` is of the small model in its two files; `others` is of Gemma 3 270M (scripts/fetch-gemma) and of
+random weights in the shape of Llama 3.2 1B (bench/e2e/random_model.py), Q4_K both.
 
 The figures of a case are taken close together: in each repeat Quire and llama.cpp run one after the other,
 and the next repeat turns their order round, so that a machine that slows down slows both. llama.cpp runs with
@@ -48,12 +51,12 @@ class Case:
     name: str
     kind: str  # "decode" or "prefill"
     n_tokens: int  # depth or prompt length
-    quire_file: str  # "q4_1" or "q4_0"
+    quire_file: str  # of the suite's files
     peer_file: str
     bar: float
 
 
-CASES = (
+SMOLLM2_CASES = (
     Case("decode at depth 0", "decode", 0, "q4_1", "q4_1", 1.7),
     Case("decode at depth 4096", "decode", 4096, "q4_1", "q4_1", 2.2),
     Case("decode at depth 8000", "decode", 8000, "q4_1", "q4_1", 2.8),
@@ -64,6 +67,35 @@ CASES = (
     Case("decode at depth 0, both Q4_0", "decode", 0, "q4_0", "q4_0", 1.1),
     Case("prefill of 512, both Q4_0", "prefill", 512, "q4_0", "q4_0", 1.1),
 )
+
+
+def cases_of_file(name: str, file: str) -> tuple[Case, ...]:
+    """What is timed of a model that both programs read from the same file."""
+    return (
+        Case(f"{name}, decode at depth 0", "decode", 0, file, file, 1.2),
+        Case(f"{name}, decode at depth 4096", "decode", 4096, file, file, 1.5),
+        Case(f"{name}, prefill of 512", "prefill", 512, file, file, 1.2),
+        Case(f"{name}, prefill of 4096", "prefill", 4096, file, file, 1.5),
+    )
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Cases that go into one table."""
+
+    models: str
+    cases: tuple[Case, ...]
+    out: str
+
+
+SUITES = {
+    "smollm2": Suite("SmolLM2-135M", SMOLLM2_CASES, "docs/results/cpu_speed.md"),
+    "others": Suite(
+        "Gemma 3 270M Q4_K_M; random weights in the shape of Llama 3.2 1B, Q4_K and a head of Q6_K",
+        cases_of_file("Gemma 3 270M", "gemma") + cases_of_file("1B shape", "1b"),
+        "docs/results/models_speed.md",
+    ),
+}
 
 
 @dataclass
@@ -270,14 +302,14 @@ def describe_machine(setup: Setup) -> dict:
     }
 
 
-def markdown(machine: dict, rows: list[dict], repeats: int) -> str:
+def markdown(suite: Suite, machine: dict, rows: list[dict], repeats: int) -> str:
     """The table with its heading."""
     busy = max(row["busy_share_max"] for row in rows)
     lines = [
         "# CPU speed against llama.cpp",
         "",
         f"{machine['date']}, Quire {machine['commit']} with recipe `full` (f16), {machine['compiler']}; "
-        f"{machine['peer']}, f16 KV; {machine['cpu']}, {machine['threads']} threads; SmolLM2-135M.",
+        f"{machine['peer']}, f16 KV; {machine['cpu']}, {machine['threads']} threads; {suite.models}.",
         f"{repeats} repeats, the two programs taking turns; tokens/s as median (min–max). Decode is "
         f"{DECODE_TOKENS} tokens from the depth on. llama.cpp stands with flash attention on or off, whichever "
         "was faster.",
@@ -300,13 +332,16 @@ def markdown(machine: dict, rows: list[dict], repeats: int) -> str:
 def parse_arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description="Quire against llama.cpp on the CPU, taking turns")
+    parser.add_argument("--suite", choices=SUITES, default="smollm2")
     parser.add_argument("--model", type=Path, default=ROOT / "models/SmolLM2-135M-Instruct.Q4_1.gguf")
+    parser.add_argument("--gemma", type=Path, default=ROOT / "models/gemma-3-270m-q4_k_m.gguf")
+    parser.add_argument("--shape-1b", type=Path, default=ROOT / "build/peer/random-llama-3.2-1b.gguf")
     parser.add_argument("--quire-bench", type=Path, default=ROOT / "build/release/quire_bench")
     parser.add_argument("--peer-dir", type=Path, default=ROOT / "build/peer")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--attempts", type=int, default=3, help="runs at most for one undisturbed figure")
-    parser.add_argument("--out", type=Path, default=ROOT / "docs/results/cpu_speed.md")
+    parser.add_argument("--out", type=Path, help="default: the suite's page under docs/results")
     parser.add_argument(
         "--cases", nargs="+", metavar="TEXT", help="only cases whose name contains one of these"
     )
@@ -316,13 +351,21 @@ def parse_arguments() -> argparse.Namespace:
     return options
 
 
+def files_of(options: argparse.Namespace) -> dict[str, Path]:
+    """The files of the suite, by the names that its cases have for them."""
+    if options.suite == "others":
+        return {"gemma": options.gemma, "1b": options.shape_1b}
+    return {"q4_1": options.model, "q4_0": options.peer_dir / "SmolLM2-135M-Instruct.Q4_0.gguf"}
+
+
 def main() -> int:
     """The command line."""
     options = parse_arguments()
+    suite = SUITES[options.suite]
     setup = Setup(
         quire_bench=options.quire_bench,
         llama_bench=options.peer_dir / "build/bin/llama-bench",
-        files={"q4_1": options.model, "q4_0": options.peer_dir / "SmolLM2-135M-Instruct.Q4_0.gguf"},
+        files=files_of(options),
         threads=options.threads,
         attempts=options.attempts,
     )
@@ -332,19 +375,20 @@ def main() -> int:
     if missing:
         print(f"bench_run.py: missing {', '.join(missing)}; see the head of this file", file=sys.stderr)
         return 2
-    cases = [c for c in CASES if not options.cases or any(text in c.name for text in options.cases)]
+    cases = [c for c in suite.cases if not options.cases or any(text in c.name for text in options.cases)]
     if not cases:
-        print(f"bench_run.py: no such case; there are: {'; '.join(c.name for c in CASES)}", file=sys.stderr)
+        print(f"bench_run.py: no such case; there are: {'; '.join(c.name for c in suite.cases)}", file=sys.stderr)
         return 2
     results = measure(setup, cases, options.repeats)
     rows = [summarize(case, results[case.name]) for case in cases]
     machine = describe_machine(setup)
-    table = markdown(machine, rows, options.repeats)
+    table = markdown(suite, machine, rows, options.repeats)
     print(table)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(table, encoding="utf-8")
+    out = options.out or ROOT / suite.out
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(table, encoding="utf-8")
     result = {"machine": machine, "repeats": options.repeats, "rows": rows}
-    options.out.with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    out.with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     return 0 if all(row["met"] == "yes" for row in rows) else 1
 
 

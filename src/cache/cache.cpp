@@ -131,7 +131,10 @@ void Cache::attend(Worker& worker, size_t layer, size_t first, size_t n, const f
   } else {
     attend_tiles(worker, layer, view, n, q, ldq, out, ldo);
   }
-  if (dropping_ && !windowed) dropping_->observe(worker, layer, view, first, n, step_tokens_, q, ldq);
+  if (dropping_ && !windowed) {
+    dropping_->observe(worker, layer, view, first, n, step_tokens_, q, ldq);
+    if (worker.rank() == 0) stats_.bytes_read += dropping_->observed_bytes(view, first, n, step_tokens_);
+  }
   if (observer_ != nullptr && step_tokens_ == 1 && worker.rank() == 0 && !selects(layer, view)) {
     report_all(layer, view);
   }
@@ -349,9 +352,19 @@ size_t Cache::span_tokens(size_t n_new) const {
   return std::min(n_tokens(), recipe_.sink_tokens + recipe_.keep.number("window")) + n_new;
 }
 
+// Of the sequence's own first tokens; what a model's calibration says is the model's.
+uint64_t Cache::statistics_bytes() const {
+  uint64_t total = 0;
+  for (const PromptObserver& prompt : prompt_) {
+    if (prompt.made) total += prompt.made->size_bytes();
+  }
+  return total;
+}
+
 uint64_t Cache::size_bytes() const {
   return store_.size_bytes() + selector_->size_bytes() + (dropping_ ? dropping_->size_bytes() : 0) +
-         (reserving_ ? reserving_->size_bytes() : 0);
+         (reserving_ ? reserving_->size_bytes() : 0) + statistics_bytes() +
+         (hot_ ? hot_->policy.size_bytes() : 0);
 }
 
 void Cache::end_step() {

@@ -140,6 +140,7 @@ class Cache {
 
   // Bytes allocated for the sequence, everything counted.
   uint64_t size_bytes() const;
+  uint64_t statistics_bytes() const;  // of these, its own statistics
   // How far back a step of n_new tokens attends at most, as positions count for the model.
   size_t span_tokens(size_t n_new) const;
   // Of the last step: summed over its tokens.

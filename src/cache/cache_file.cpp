@@ -380,6 +380,9 @@ std::string SavedCache::mismatch(const Cache& cache) const {
   if (calibration && *calibration != calibration_hash(*cache.facts().calibration, recipe)) {
     return "the saved cache was coded with another calibration of the model";
   }
+  if (recipe.promote.given() && hot.slots.size() > cache.hot_rows()->policy.settings().capacity_pages) {
+    return "the saved cache has copies of pages, for which this model has no layer";
+  }
   if (recipe.needs_butler() && prediction.hash != butler_hash(*cache.facts().butler)) {
     return "the saved cache has keys as another predictor of the model sees them";
   }

@@ -107,6 +107,16 @@ void Dropping::observe(Worker& worker, size_t layer, const LayerView& view, size
   if (worker.rank() == 0) block_masses_ = {};  // all have read theirs: sharing waits
 }
 
+uint64_t Dropping::observed_bytes(const LayerView& view, size_t first, size_t n, size_t n_step) const {
+  const size_t observed = retention_->observed_queries(n_step);
+  const uint64_t key_row_bytes = view.layout->n_kv_heads * view.layout->key_bytes() / kTokensPerPage;
+  uint64_t total = 0;
+  for (size_t i = std::max(first, n_step - observed) - first; i < n; i += kObservedQueries) {
+    total += (view.n_tokens - n + std::min(n, i + kObservedQueries)) * key_row_bytes;
+  }
+  return total;
+}
+
 // queries.q: [queries][ldq], the heads of all KV heads side by side.
 void Dropping::observe_round(Worker& worker, size_t layer, const LayerView& view, const QueryRows& queries,
                              size_t ldq) {

@@ -30,6 +30,8 @@ class Dropping {
   // with theirs: q [n][ldq], heads side by side.
   void observe(Worker& worker, size_t layer, const LayerView& view, size_t first, size_t n, size_t n_step,
                const float* q, size_t ldq);
+  // Bytes of keys that this reads, the second time in the step.
+  uint64_t observed_bytes(const LayerView& view, size_t first, size_t n, size_t n_step) const;
   // After the layer's step: rows leave.
   void drop(Worker& worker, size_t layer, size_t n_step, Store& store);
   // The next step is the first one of the sequence.

@@ -207,7 +207,12 @@ uint64_t Geometry::cache_bytes(const Recipe& recipe, size_t n_tokens) const {
   const std::vector<LayerLayout> layouts = layer_layouts(recipe, *this);
   const std::vector<LayerRows> rows = rows_after_one_step(layouts, n_tokens);
   uint64_t total = 0;
-  for (size_t i = 0; i < layouts.size(); ++i) total += bytes_after(layouts[i], rows[i]);
+  for (size_t i = 0; i < layouts.size(); ++i) {
+    total += bytes_after(layouts[i], rows[i]);
+    if (recipe.prompt_statistics && layouts[i].window_tokens == 0 && layouts[i].sealed_pages(n_tokens) > 0) {
+      total += sized_statistics(recipe, n_kv_heads[i], head_dim).size_bytes();
+    }
+  }
   return total;
 }
 

@@ -81,8 +81,6 @@ SavedHot SavedHot::read(const SectionFile& file, const Recipe& recipe, const Geo
     if (value > CopyTable::kFree) fail();
     saved.slots.push_back(static_cast<uint32_t>(value));
   }
-  const bool copies = geometry.n_layers > recipe.index->dense_layers;
-  if (saved.slots.size() > (copies ? settings.capacity_pages : 0)) fail();
   // All layers that see every token code alike; one that does not is behind, and what it has not coded cannot
   // be copied.
   std::vector<size_t> n_coding;
@@ -90,7 +88,11 @@ SavedHot SavedHot::read(const SectionFile& file, const Recipe& recipe, const Geo
     if (!geometry.is_windowed(layer)) n_coding.push_back(n_sealed[layer]);
   }
   const size_t n_least = n_coding.empty() ? 0 : *std::min_element(n_coding.begin(), n_coding.end());
-  if (!slots_fit(saved, n_least * kTokensPerPage / settings.page_tokens)) fail();
+  const size_t n_cold = n_least * kTokensPerPage / settings.page_tokens;
+  // The first free slot is taken, so that there are never more slots than pages to lie in them.
+  const bool copies = geometry.n_layers > recipe.index->dense_layers;
+  if (saved.slots.size() > (copies ? std::min(settings.capacity_pages, n_cold) : 0)) fail();
+  if (!slots_fit(saved, n_cold)) fail();
   return saved;
 }
 

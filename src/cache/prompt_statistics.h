@@ -23,6 +23,9 @@ struct LayerStatistics {
   std::vector<float> value_mean;
   std::vector<float> codebook;  // of signvq keys: [kv_head][2 ceil(head_dim / 8) groups][16][4], in the frame
 
+  uint64_t size_bytes() const {
+    return (key_mean.size() + key_balance.size() + value_mean.size() + codebook.size()) * sizeof(float);
+  }
   // The frames of one head, given those of the recipe.
   HeadFrames apply(HeadFrames frames, size_t kv_head, size_t head_dim) const;
 };

@@ -35,16 +35,18 @@ std::string named_summary(const NamedRecipe& named) {
     summary += std::string(", ") + named.tail_name + "=" + std::to_string(*named.tail_tokens);
   }
   if (named.index) summary += ", and the settings of quire";
+  if (named.index && named.policy == Policy::kHotPages) summary += ", whose budget counts cold rows alone";
   return summary;
 }
 
 std::vector<RecipeInfo> list_recipes() {
   std::vector<RecipeInfo> all = {{"full", "every token, f16 keys and values unless k= and v= say otherwise"}};
   for (const NamedRecipe& named : named_recipes()) all.push_back({named.name, named_summary(named)});
-  all.push_back({"k=FORMAT,v=FORMAT",
-                 "keys and values in the formats named; settings of coded formats: sink=, tail=, frame=, "
-                 "stats=model|prompt, full_rows=, select=sign(...) with the settings of quire; of all: the "
-                 "policies below"});
+  all.push_back(
+      {"k=FORMAT,v=FORMAT",
+       "keys and values in the formats named; settings of coded formats: sink=4 (0 to 16), tail=64 (kivi: 0 "
+       "and 128), frame=plain|rotated|centred|calibrated (the format's own), stats=model|prompt, "
+       "full_rows=0, select=sign(...) with the settings of quire; of all: the policies below"});
   constexpr const char* kKeys[] = {"keep=", "select=", "promote="};
   for (size_t i = 1; i < kPolicyCount; ++i) {
     const auto policy = static_cast<Policy>(i);

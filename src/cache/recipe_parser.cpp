@@ -392,6 +392,10 @@ void RecipeParser::check_policies(const SideFormat& keys) const {
     fail("page= of quest takes 4, 8, 16, 32 or 64 tokens, not " +
          std::to_string(recipe_.select.number("page")));
   }
+  if (recipe_.keep.policy == Policy::kSnapKv && recipe_.keep.number("kernel") % 2 == 0) {
+    fail("kernel= of snapkv is the same on both sides of a row, so it is odd, not " +
+         std::to_string(recipe_.keep.number("kernel")));
+  }
   if (!recipe_.promote.given()) return;
   const std::string promote = policy_text(PolicyAxis::kPromote);
   if (!selects_) fail(promote + " follows the rows that select=sign scores, and there is none");

@@ -102,7 +102,13 @@ void HotPages::take_scores(std::span<const float> scores) {
 
 void HotPages::count_hit(Page& page) {
   ++page.hits;
-  if (page.hits >= settings_.sticky) page.sticky = true;
+  if (page.stays() || page.hits < settings_.sticky) return;
+  // As published stickiness is for ever, so that once it fills the room nothing is promoted again.
+  page.sticky = n_staying_pages() < settings_.capacity_pages - settings_.capacity_pages / 4;
+}
+
+size_t HotPages::n_staying_pages() const {
+  return static_cast<size_t>(std::ranges::count_if(pages_, [](const Page& page) { return page.stays(); }));
 }
 
 void HotPages::promote(size_t n_cold, std::vector<Move>& moves) {

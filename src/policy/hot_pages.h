@@ -49,7 +49,7 @@ class HotPages : public Placement {
     float importance = 0;
     uint32_t hits = 0;      // steps that it was promoted or scored `promote` while it had a copy
     bool resident = false;  // has a copy
-    bool sticky = false;    // by its hits: keeps it
+    bool sticky = false;    // by its hits: keeps it; a quarter of the room is for pages that may go again
     bool initial = false;   // keeps it until the next prompt
 
     bool stays() const { return sticky || initial; }
@@ -76,12 +76,14 @@ class HotPages : public Placement {
   const Counters& counters() const { return counters_; }
   std::span<const Page> pages() const { return pages_; }
   size_t n_sticky_pages() const;
+  uint64_t size_bytes() const { return pages_.size() * sizeof(Page); }
   void clear();
   void restore(std::vector<Page> pages, const Counters& counters);
 
  private:
   void take_scores(std::span<const float> scores);
   void count_hit(Page& page);
+  size_t n_staying_pages() const;
   void promote(size_t n_cold, std::vector<Move>& moves);
   std::vector<size_t> asking_pages(size_t n_cold) const;
   size_t least_page() const;

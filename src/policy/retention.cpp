@@ -167,9 +167,9 @@ class SnapKvRetention : public Retention {
   void choose(const HeadRows& rows, const RowStep& step, size_t n_drop,
               std::vector<uint32_t>& dropped) const override {
     std::vector<uint32_t> older = by_age(rows);
-    const std::vector<float> smooth = smoothed(rows, older);
     const size_t recent = first_recent(step, window_);
     std::erase_if(older, [&](uint32_t i) { return rows.positions[i] >= recent; });
+    const std::vector<float> smooth = smoothed(rows, older);
     least_first(older, n_drop, rows, [&](uint32_t i) { return smooth[i]; });
     QUIRE_CHECK(older.size() >= n_drop);
     dropped.assign(older.begin(), older.begin() + static_cast<ptrdiff_t>(n_drop));
@@ -181,11 +181,12 @@ class SnapKvRetention : public Retention {
   }
 
  private:
-  // Mean over the kernel around each row, in the order of the text; rows beyond its ends count as 0.
+  // [row] mean over the kernel around each row of `order`, which is that of the text; what lies beyond its
+  // ends counts as 0, the window too.
   std::vector<float> smoothed(const HeadRows& rows, const std::vector<uint32_t>& order) const {
     const auto n = static_cast<ptrdiff_t>(order.size());
     const auto half = static_cast<ptrdiff_t>(kernel_ / 2);
-    std::vector<float> out(order.size());
+    std::vector<float> out(rows.mass.size());
     for (ptrdiff_t i = 0; i < n; ++i) {
       float sum = 0;
       for (ptrdiff_t j = std::max<ptrdiff_t>(0, i - half); j <= std::min(n - 1, i + half); ++j) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "base/error.h"
@@ -132,6 +133,7 @@ class Comparison {
     size.add_size(run.cache);
     row.bits_per_value = size.bits_per_value();
     if (run.mass_count > 0) row.mass = run.mass_sum / static_cast<double>(run.mass_count);
+    if (row.recipe.drops()) row.mass = std::numeric_limits<double>::quiet_NaN();
     row.rows_read_per_token = run.tally.rows_per_token();
     row.bytes_read_per_token = run.tally.bytes_per_token();
     row.predictor_calls_per_token = run.tally.predictor_calls_per_token();

@@ -28,7 +28,8 @@ struct Divergence {
   double ppl = 0;        // of the tokens that follow, by q
   double ppl_full = 0;   // by p
   // Share of the attention mass that lies on the rows read, by the cache's own codes, averaged over tokens,
-  // heads and the layers in which rows were left out; 1 where none was.
+  // heads and the layers in which rows were left out; 1 where none was. Not a number where rows were dropped:
+  // what they would have had is not known.
   double mass = 1;
   double bits_per_value = 0;       // of keys and values in the end, every byte of the cache counted
   double rows_read_per_token = 0;  // key rows, summed over layers and KV heads

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <functional>
 #include <string>
 #include <vector>
@@ -142,13 +143,20 @@ Perplexity measure_perplexity(Engine& engine, std::span<const int32_t> tokens,
   check(engine, tokens, options);
   WindowScorer scorer(engine, options);
   PerplexityTally tally(options.segment_tokens);
-  for (size_t first = 0; first < tokens.size(); first += options.window_tokens) {
-    const size_t n = std::min(options.window_tokens, tokens.size() - first);
-    if (n < 2) break;  // a single token is predicted by nothing
-    scorer.score(tokens.subspan(first, n), tally, [&](size_t n_done) {
+  std::vector<int32_t> window;
+  for (size_t n_done = 0; n_done < tokens.size();) {
+    window.clear();
+    if (options.begin_token) window.push_back(*options.begin_token);
+    const size_t n = std::min(options.window_tokens - window.size(), tokens.size() - n_done);
+    const auto first = tokens.begin() + static_cast<std::ptrdiff_t>(n_done);
+    window.insert(window.end(), first, first + static_cast<std::ptrdiff_t>(n));
+    if (window.size() < 2) break;  // a single token is predicted by nothing
+    scorer.score(window, tally, [&](size_t n_scored) {
       if (options.progress)
-        options.progress(static_cast<double>(first + n_done) / static_cast<double>(tokens.size()));
+        options.progress(static_cast<double>(n_done + std::min(n, n_scored)) /
+                         static_cast<double>(tokens.size()));
     });
+    n_done += n;
   }
   return tally.result();
 }

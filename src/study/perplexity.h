@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -15,6 +16,7 @@ namespace quire {
 struct PerplexityOptions {
   Recipe recipe = {};
   size_t window_tokens = 2048;
+  std::optional<int32_t> begin_token = {};  // the first of every window; none: windows are of the text alone
   // Tokens that go through the cache together; 0: a whole window, or of a recipe whose sequences may exceed
   // the model's context, kEndlessStepTokens. What a recipe drops or leaves out, it does between steps.
   size_t step_tokens = 0;
@@ -57,10 +59,10 @@ class PerplexityTally {
   std::vector<double> segment_sums_;
 };
 
-// Window w covers tokens [w * window, (w + 1) * window), the last one less. Each starts with an empty cache,
-// at position 0, without a begin token. Throws Error when the window or, of an endless recipe, what it sees
-// at once does not fit the model's context, when a token is not of the vocabulary, or when there are fewer
-// than 2 tokens.
+// The text is cut into windows one after the other, which have window_tokens together with their begin token;
+// the last one has less. Each starts with an empty cache, at position 0. Throws Error when the window or, of
+// an endless recipe, what it sees at once does not fit the model's context, when a token is not of the
+// vocabulary, or when there are fewer than 2 tokens.
 Perplexity measure_perplexity(Engine& engine, std::span<const int32_t> tokens,
                               const PerplexityOptions& options);
 

@@ -49,22 +49,26 @@ class Asker {
     const AnswerScore score = stepper_.score(fork, prompt.answer, tally);
     answer.nll = score.nll;
     answer.answer_tokens = score.n_tokens;
-    answer.prediction = generate(cache, most_likely(logits), sample.task->max_new_tokens, tally);
+    answer.prediction = generate(cache, next_token(logits), sample.task->max_new_tokens, tally);
     answer.match = match_all(answer.prediction, sample.answers);
     tally.add_size(cache);
     return answer;
   }
 
  private:
-  std::string generate(Cache& cache, size_t first, size_t n_most, CacheTally& tally) {
+  // Some models have logits for more tokens than there are texts.
+  int32_t next_token(std::span<const float> logits) const {
+    return static_cast<int32_t>(most_likely(logits.first(static_cast<size_t>(engine_.tokenizer().size()))));
+  }
+
+  std::string generate(Cache& cache, int32_t token, size_t n_most, CacheTally& tally) {
     const Tokenizer& tokenizer = engine_.tokenizer();
     Tokens said;
-    auto token = static_cast<int32_t>(first);
     while (!tokenizer.is_end_of_generation(token)) {
       said.push_back(token);
       if (said.size() == n_most) break;
       stepper_.decode(cache, {&token, 1}, tally);
-      token = static_cast<int32_t>(most_likely(stepper_.logits()));
+      token = next_token(stepper_.logits());
     }
     Utf8Stream stream;
     std::string text = stream.push(tokenizer.decode(said));

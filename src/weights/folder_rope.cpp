@@ -10,6 +10,7 @@ namespace {
 
 constexpr uint64_t kMostTokens = 0xffffffff;  // GGUF has them as u32
 constexpr const char* kOriginal = "original_max_position_embeddings";
+constexpr uint64_t kPhi3OriginalContext = 4096;  // of its files that do not say
 
 // What yarn multiplies cosine and sine with (https://arxiv.org/abs/2309.00071, equation 22, where it is the
 // root of the temperature).
@@ -65,7 +66,8 @@ class RopeReader {
   // Where Phi-3 says it, beside the object, it goes before.
   uint64_t original_context() const {
     if (json_.has(kOriginal)) return json_.count(kOriginal, kMostTokens);
-    return scaling_.count_or(kOriginal, config_.context_tokens, kMostTokens);
+    const uint64_t unsaid = config_.family == Family::kPhi3 ? kPhi3OriginalContext : config_.context_tokens;
+    return scaling_.count_or(kOriginal, unsaid, kMostTokens);
   }
 
   // The base grows with the length beyond the trained one, max_position_embeddings.

@@ -115,6 +115,13 @@ class Bench(QuireTest):
         for word in ("--base-model", "--load-in-4bit", "legacy", "--sticky-threshold"):
             self.assertTrue(any(word in note for note in result["notes"]), word)
 
+    def test_without_a_prompt_it_takes_its_own(self):
+        result = self.ok_json("bench", "--model", MODEL, "--mode", "standard", "--max-new-tokens", 3, "--repeats", 1, "--no-warmup",
+                              "--no-quality", "--json")
+        self.assertEqual(result["rows"][0]["prompt_tokens"], 2000)
+        self.assertTrue(any("there is no prompt" in note for note in result["notes"]), result["notes"])
+        self.refused("bench", "--model", MODEL, "-p", "", "--mode", "standard", says="prompt is empty")
+
     def test_preset(self):
         result = self.ok_json(*self.base, "--mode", "full", "--preset", "fast", "--prompt-tokens", 20, "--no-warmup", "--no-quality")
         config = result["config"]

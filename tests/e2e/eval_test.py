@@ -34,6 +34,7 @@ class EvalPpl(QuireTest):
         self.assertLess(max(values) - min(values), 0.02, values)
 
     def test_text_form(self):
+        self.assertIsNone(self.ppl("-p", "One two three.")["begin_token"])  # SmolLM2 wants none
         out = self.ok("eval", "ppl", "-m", MODEL, "-f", self.path, "--max-tokens", 64).stdout.decode()
         self.assertRegex(out, r"\Aperplexity [\d.]+ ± [\d.]+ .*63 tokens in 1 windows")
 
@@ -60,6 +61,17 @@ class EvalKl(QuireTest):
         self.path.write_text(prose(3000))
         self.model = ["eval", "kl", "-m", MODEL]
         self.sizes = ["--prompt-tokens", 300, "--eval-tokens", 20]
+
+    def test_sizes_that_are_not_given_fit_the_text(self):
+        result = self.ok_json(*self.model, "-f", self.path, "--kv", "q8")
+        whole = len(self.ok_json("tokenize", "-m", MODEL, "-f", self.path, "--no-parse-special")["tokens"])
+        self.assertEqual(result["eval_tokens"], whole // 7)
+        self.assertEqual(result["prompt_tokens"], whole - whole // 7)
+        self.refused(*self.model, "-f", self.path, "--kv", "q8", "--prompt-tokens", 6000, says="6000 of prompt and 1000")
+
+    def test_dropped_rows_have_no_known_mass(self):
+        row = self.ok_json(*self.model, "-f", self.path, *self.sizes, "--kv", "streaming(window=100)", "-c", 9000)["rows"][0]
+        self.assertIsNone(row["mass"])
 
     def test_rows_and_csv(self):
         recipes = ["turbo4(frame=rotated)", "k=turbo4,v=turbo3,frame=rotated", "q8", "full", "kivi2(sink=4,tail=64)"]

@@ -56,7 +56,8 @@ class Save(QuireTest):
             with self.subTest(recipe=recipe):
                 whole = self.go(20, "-f", self.text, "--kv", recipe)
                 self.go(0, "-f", self.text, "--kv", recipe, "--save-kv", self.kv)
-                for arguments in ((), ("-f", self.text), ("-p", LONG), ("--kv", recipe)):
+                ways = ((), ("-f", self.text), ("-p", LONG), ("--kv", recipe))
+                for arguments in ways if recipe == "turbo4" else ways[1:2]:
                     again, _ = self.load(20, *arguments)
                     self.assertEqual((again["prompt_tokens"], again["reused_tokens"]), (0, whole["prompt_tokens"]))
                     self.assertEqual(again["tokens"], whole["tokens"])

@@ -211,6 +211,7 @@ Value Renderer::call(Value function, Arguments arguments) {
 void Renderer::bind_parameters(const MacroNode& node, Arguments& arguments) {
   const size_t n = node.parameters.size();
   const auto named = [&](std::string_view name) {
+    budget_.take_steps(1 + arguments.named.size());
     return std::find_if(arguments.named.begin(), arguments.named.end(),
                         [&](const auto& a) { return a.first == name; });
   };

@@ -213,6 +213,16 @@ size_t bytes_to_repeat(Value value) {
   return value.text().runs().size() > 1 ? value.text().memory_bytes() : value.text().size();
 }
 
+// By doubling, so that the pieces that are copied are long ones.
+Text repeated_text(const Text& text, size_t n) {
+  Text out;
+  for (Text power = text;; power.append(Text(power))) {
+    if (n % 2 == 1) out.append(power);
+    n /= 2;
+    if (n == 0) return out;
+  }
+}
+
 Value repeated(Value value, int64_t times, Heap& heap) {
   const auto n = static_cast<size_t>(std::max<int64_t>(times, 0));
   const size_t size = bytes_to_repeat(value);
@@ -221,11 +231,7 @@ Value repeated(Value value, int64_t times, Heap& heap) {
     heap.budget().check_memory(n * size);
     heap.budget().take_bytes(n * size);
   }
-  if (value.is(Kind::kText)) {
-    Text out;
-    for (size_t i = 0; i < n && size > 0; ++i) out.append(value.text());
-    return heap.text(std::move(out));
-  }
+  if (value.is(Kind::kText)) return heap.text(size > 0 ? repeated_text(value.text(), n) : Text());
   const Sequence& sequence = value.sequence();
   std::vector<Value> items;
   for (size_t i = 0; i < n && size > 0; ++i)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Perplexity of a Gemma 3 file by transformers, to hold `quire eval ppl` against.
 
-    quire tokenize -m MODEL -f TEXT --ids > IDS         # any file of numbers; `eval ppl` has no begin token: take it out
+    quire tokenize -m MODEL -f TEXT --ids --no-bos > IDS         # any file of numbers
     real_model.py MODEL IDS [-c WINDOW]
-    quire eval ppl -m MODEL -f TEXT -c WINDOW --precise --kv f32
+    quire eval ppl -m MODEL -f TEXT -c WINDOW --precise --kv f32 --no-bos
 
-The weights are dequantized by PyPI gguf and computed with in f32. Every window of so many tokens starts afresh, and all
-its tokens but the first are scored, as quire does.
+The weights are dequantized by PyPI gguf and computed with in f32. Every window of so many tokens starts afresh, without
+a begin token, and all its tokens but the first are scored, as quire does.
 """
 
 import argparse

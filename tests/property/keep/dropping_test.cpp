@@ -163,7 +163,8 @@ TEST(Dropping, SnapKvKeepsWhatTheLastQueriesLike) {
     std::multimap<double, uint32_t> smooth;
     for (size_t t = 0; t < n - window; ++t) {
       double sum = 0;
-      for (size_t s = t - std::min(t, kernel / 2); s <= std::min(n - 1, t + kernel / 2); ++s) sum += mass[s];
+      const size_t last = std::min(n - window - 1, t + kernel / 2);  // the window lends nothing
+      for (size_t s = t - std::min(t, kernel / 2); s <= last; ++s) sum += mass[s];
       smooth.emplace(-sum, static_cast<uint32_t>(t));
     }
     std::set<uint32_t> rows;
@@ -272,6 +273,23 @@ TEST(Dropping, BytesAreThoseOfTheRowsLeft) {
     PagePool small(peak - 1);
     Cache refused(recipe, prompt.shape, small, {.rope_frequencies = frequencies(64)});
     EXPECT_THROW(refused.begin_step(1000, 1), Error) << text;
+  }
+}
+
+// What observes attention reads the keys a second time; a snapkv's single tokens are not observed.
+TEST(Dropping, BytesReadAreThoseOfBothPasses) {
+  const Prompt prompt(geometry(4, 64, {2}), 301, 12);
+  struct {
+    const char* recipe;
+    size_t row_bytes;
+  } cases[] = {
+      {"h2o(budget=100)", 3 * 128}, {"keyformer(budget=100)", 3 * 128}, {"snapkv(budget=100)", 2 * 128}};
+  for (const auto& one : cases) {
+    Keeper keeper(prompt, one.recipe);
+    keeper.grow(prompt, 300, 300);
+    keeper.grow(prompt, 301, 1);
+    const StepStats& stats = keeper.cache.last_step();
+    EXPECT_EQ(stats.bytes_read, stats.rows_read * one.row_bytes) << one.recipe;
   }
 }
 

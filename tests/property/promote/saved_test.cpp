@@ -71,5 +71,23 @@ TEST_F(SavedPromotion, DamageIsRefused) {
   }
 }
 
+// Each slot would be a page in every layer, of a recipe that a file may bring with it.
+TEST_F(SavedPromotion, SlotsBeyondThePagesAreRefused) {
+  recipe = monarch("promote=0.3,budget=20,initial_sticky=2,max_hot=1000000");
+  Decoding decoding(prompt, recipe, 700);
+  decoding.steps(20);
+  const auto more = [](size_t n) {
+    return [n](std::vector<uint64_t>& v) {
+      const uint64_t last = v.back();
+      v.back() = CopyTable::kFree;
+      v.insert(v.end(), n, CopyTable::kFree);
+      v.push_back(last);
+    };
+  };
+  EXPECT_EQ(refusal(changed<uint64_t>(decoding.cache, "hot", more(4))), "");
+  const Bytes bytes = changed<uint64_t>(decoding.cache, "hot", more(1000));
+  EXPECT_TRUE(is_refused_for("hot", bytes)) << refusal(bytes);
+}
+
 }  // namespace
 }  // namespace quire::test

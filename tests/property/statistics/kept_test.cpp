@@ -198,7 +198,7 @@ TEST(KeptRows, ACropToNothingForgetsThem) {
       Cache fork = grown.cache.fork();
       grown.cache.crop(0);
       EXPECT_EQ(grown.cache.size_bytes(), 0u);
-      EXPECT_EQ(grown.pool.used_bytes(), fork.size_bytes());
+      EXPECT_EQ(grown.pool.used_bytes(), fork.store().size_bytes());
       EXPECT_EQ(grown.cache.layer_statistics(0), nullptr);
       grown.out = empty_outputs(other);
       grown.grow(other, 700, 650);

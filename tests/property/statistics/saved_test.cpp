@@ -32,7 +32,7 @@ TEST(SavedStatistics, GoesOnInTheSameBits) {
         ASSERT_EQ(load(bytes, loaded), "") << text;
         ASSERT_EQ(loaded.n_tokens(), at);
         ASSERT_EQ(loaded.coded_tokens(), grown.cache.coded_tokens());
-        ASSERT_EQ(pool.used_bytes(), grown.cache.size_bytes());
+        ASSERT_EQ(pool.used_bytes(), grown.cache.store().size_bytes());
         ASSERT_EQ(save(loaded), bytes) << text << " " << at;
         Outputs out = empty_outputs(prompt);
         run_rest(loaded, prompt, step, grown.team, out);

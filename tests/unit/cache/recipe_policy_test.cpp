@@ -120,6 +120,7 @@ const struct {
     {"h2o(recent=2)", "recent=", "from 0 to 1"},
     {"h2o(budget=0%)", "budget=0%", "reads nothing"},
     {"snapkv(window=1.5)", "window=", "whole"},
+    {"snapkv(kernel=4)", "kernel=", "odd"},
 };
 
 TEST(RecipePolicy, RefusalsNameBothParts) {

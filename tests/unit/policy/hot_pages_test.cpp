@@ -110,6 +110,18 @@ TEST(HotPages, ComingAndGoingMakesSticky) {
   EXPECT_EQ(hot.n_sticky_pages(), 1u);
 }
 
+// Stickiness is for ever, so a part of the room is kept from it: later pages can always come.
+TEST(HotPages, AQuarterOfTheRoomNeverSticks) {
+  HotPages hot(settings_of(8));
+  std::vector<float> liked(20, 0.0f);
+  std::fill_n(liked.begin(), 8, 0.5f);
+  for (int step = 0; step < 20; ++step) hot.after_step(liked, 20);
+  EXPECT_EQ(hot.n_sticky_pages(), 6u);
+  for (int step = 0; step < 40; ++step) hot.after_step(scores_of(20, {}), 20);
+  EXPECT_EQ(hot.after_step(scores_of(20, {{15, 0.9f}}), 20).back(), (Move{kCopy, 15}));
+  EXPECT_TRUE(hot.pages()[15].resident);
+}
+
 TEST(HotPages, PromotionCanBeSwitchedOff) {
   HotPageSettings settings = settings_of(4);
   settings.promote = 1;

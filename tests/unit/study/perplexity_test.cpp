@@ -101,6 +101,24 @@ TEST(MeasurePerplexity, WindowsAreApart) {
   EXPECT_NEAR(whole.total_nll, sum, 1e-9);
 }
 
+TEST(MeasurePerplexity, EveryWindowHasABeginToken) {
+  test::TinyEngine tiny;
+  const std::vector<int32_t> tokens = text_of(150);
+  PerplexityOptions options;
+  options.window_tokens = 70;
+  options.begin_token = 5;
+  const Perplexity begun = measure_perplexity(tiny.engine, tokens, options);
+  EXPECT_EQ(begun.n_windows, 3u);
+  EXPECT_EQ(begun.n_scored, 150u);  // none is the first of its window
+  double sum = 0;
+  for (size_t first = 0; first < 150; first += 69) {
+    std::vector<int32_t> part = {5};
+    for (size_t i = first; i < std::min<size_t>(first + 69, 150); ++i) part.push_back(tokens[i]);
+    sum += measure(tiny.engine, part, 70).total_nll;
+  }
+  EXPECT_NEAR(begun.total_nll, sum, 1e-9);
+}
+
 TEST(MeasurePerplexity, LastWindowOfOneTokenIsNotScored) {
   test::TinyEngine tiny;
   const Perplexity result = measure(tiny.engine, text_of(71), 70);

@@ -271,6 +271,10 @@ TEST_F(ModelFolder, RopeFactorsBecomeTensors) {
   EXPECT_EQ(phi.get_string("phi3.rope.scaling.type"), "longrope");
   EXPECT_FLOAT_EQ(static_cast<float>(phi.get_float("phi3.rope.scaling.attn_factor")),
                   static_cast<float>(std::sqrt(1 + std::log(4.0) / std::log(16.0))));
+
+  config.erase("original_max_position_embeddings");  // transformers then takes it to be 4096
+  write_folder(folder, config, tiny_shapes("phi3"));
+  EXPECT_EQ(open_model(folder.string()).get_uint("phi3.rope.scaling.original_context_length"), 4096u);
 }
 
 TEST_F(ModelFolder, ChatTemplatesOfAllPlaces) {
