@@ -27,7 +27,8 @@ double median(std::vector<float> values) {
   return values[values.size() / 2];
 }
 
-// The model, and what recipes need to know of it: of random weights that nothing is to be centred or balanced.
+// The model, and what recipes need to know of it: of random weights that nothing is to be centred or
+// balanced.
 struct Subject {
   std::unique_ptr<Engine> engine;  // of a file
   std::optional<gpu::DeviceModel> model;
@@ -68,7 +69,8 @@ struct Case {
 // Of a prompt of arbitrary tokens, the second time.
 double prefill_seconds(gpu::DeviceBatch& batch, int64_t n, size_t vocabulary) {
   std::vector<int32_t> tokens;
-  for (int64_t i = 0; i < n; ++i) tokens.push_back(static_cast<int32_t>((1 + 7919 * i) % static_cast<int64_t>(vocabulary)));
+  for (int64_t i = 0; i < n; ++i)
+    tokens.push_back(static_cast<int32_t>((1 + 7919 * i) % static_cast<int64_t>(vocabulary)));
   double seconds = 0;
   for (int i = 0; i < 2; ++i) {
     const auto start = std::chrono::steady_clock::now();
@@ -87,14 +89,15 @@ Json measure(const Subject& subject, const Case& c) {
   options.n_sequences = c.batch;
   options.context_tokens = static_cast<size_t>(c.context) + 64;
   gpu::DeviceBatch batch(model, options, subject.facts(c.recipe));
-  Json row = {{"model", model.label()}, {"device", model.device_name()},     {"recipe", c.recipe.text()},
-              {"batch", c.batch},       {"context_tokens", c.context}, {"rows", "random"}};
+  Json row = {{"model", model.label()}, {"device", model.device_name()}, {"recipe", c.recipe.text()},
+              {"batch", c.batch},       {"context_tokens", c.context},   {"rows", "random"}};
   if (c.prefill) {
     const double seconds = prefill_seconds(batch, c.context, model.config().vocabulary);
     row["prefill_seconds"] = seconds;
     row["prefill_tokens_per_s"] = static_cast<double>(c.context) / seconds;
   }
-  for (int i = 0; i < c.batch; ++i) batch.fill_random(i, static_cast<size_t>(c.context), kSeed + static_cast<uint64_t>(i));
+  for (int i = 0; i < c.batch; ++i)
+    batch.fill_random(i, static_cast<size_t>(c.context), kSeed + static_cast<uint64_t>(i));
   const auto n_steps = static_cast<int>(c.n_steps);
   batch.time_steps(3, false);
   const double ms = median(batch.time_steps(n_steps, false));
@@ -116,10 +119,11 @@ Json measure(const Subject& subject, const Case& c) {
 
 std::string line_of(const Json& row) {
   char line[320];
-  std::snprintf(line, sizeof line, "%-26s %3d x %7lld  %8.3f ms a step  %9.1f tokens/s  without attention %7.3f ms  %s",
+  std::snprintf(line, sizeof line,
+                "%-26s %3d x %7lld  %8.3f ms a step  %9.1f tokens/s  without attention %7.3f ms  %s",
                 row["recipe"].get<std::string>().c_str(), row["batch"].get<int>(),
-                row["context_tokens"].get<long long>(), row["step_ms"].get<double>(), row["tokens_per_s"].get<double>(),
-                row["step_without_attention_ms"].get<double>(),
+                row["context_tokens"].get<long long>(), row["step_ms"].get<double>(),
+                row["tokens_per_s"].get<double>(), row["step_without_attention_ms"].get<double>(),
                 row.contains("gb_per_s") ? (fixed(row["gb_per_s"].get<double>(), 0) + " GB/s").c_str() : "");
   std::string text = line;
   if (row.contains("prefill_seconds")) {
@@ -134,24 +138,30 @@ void add_device_bench_options(CLI::App& app, DeviceBenchFlags& flags) {
   const auto add = [&](const char* name, auto& value, const char* text, const char* type) {
     return app.add_option(name, value, text)->type_name(type)->group("Device");
   };
-  add("--device", flags.device, "cpu, or cuda[:N]: time steps of a batch on a GPU, over random rows", "DEVICE")
+  add("--device", flags.device, "cpu, or cuda[:N]: time steps of a batch on a GPU, over random rows",
+      "DEVICE")
       ->capture_default_str();
   add("--random-weights", flags.random_weights,
-      "with --device cuda, instead of -m: a model of this shape with random weights (llama-3.1-8b, llama-3.2-1b, "
+      "with --device cuda, instead of -m: a model of this shape with random weights (llama-3.1-8b, "
+      "llama-3.2-1b, "
       "qwen2.5-7b)",
       "SHAPE");
-  for (auto* option : {add("--batch", flags.batches, "with --device cuda: sequences of a step (default: 1)", "N,N,..."),
-                       add("--context", flags.contexts,
-                           "with --device cuda: tokens of each sequence (default: 4096)", "N,N,...")}) {
+  for (auto* option :
+       {add("--batch", flags.batches, "with --device cuda: sequences of a step (default: 1)", "N,N,..."),
+        add("--context", flags.contexts, "with --device cuda: tokens of each sequence (default: 4096)",
+            "N,N,...")}) {
     option->delimiter(',')->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->allow_extra_args(false);
   }
-  app.add_flag("--prefill", flags.prefill, "with --device cuda: time a prompt of that length, too")->group("Device");
+  app.add_flag("--prefill", flags.prefill, "with --device cuda: time a prompt of that length, too")
+      ->group("Device");
 }
 
 int bench_on_device(const ModelOptions& model, const DeviceBenchFlags& flags, const std::string& modes,
                     int64_t n_steps, bool json) {
-  if (!flags.random_weights.empty() && !model.path.empty()) throw Error("give -m or --random-weights, not both");
-  if (flags.random_weights.empty() && model.path.empty()) throw Error("give a model with -m, or --random-weights");
+  if (!flags.random_weights.empty() && !model.path.empty())
+    throw Error("give -m or --random-weights, not both");
+  if (flags.random_weights.empty() && model.path.empty())
+    throw Error("give a model with -m, or --random-weights");
   const std::vector<Recipe> recipes = Recipe::parse_list(modes);
   const std::vector<int64_t> batches = flags.batches.empty() ? std::vector<int64_t>{1} : flags.batches;
   const std::vector<int64_t> contexts = flags.contexts.empty() ? std::vector<int64_t>{4096} : flags.contexts;

@@ -38,10 +38,12 @@ gpu::BatchOptions batch_options(const DeviceRun& run, Engine& engine, size_t n_p
   gpu::BatchOptions options;
   options.recipe = run.model.session_options().recipe;
   options.context_tokens = n_prompt + std::min(context - n_prompt, run.sampling.token_limit());
-  options.sampling = {sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p, sampling.seed, {}};
+  options.sampling = {sampling.temperature, sampling.top_k, sampling.top_p,
+                      sampling.min_p,       sampling.seed,  {}};
   if (run.sampling.ignore_end) options.sampling.banned = end_tokens(engine.tokenizer());
   options.budget_bytes = run.model.engine_options().kv_budget_bytes;
-  options.choice_tokens = std::min(static_cast<size_t>(engine.tokenizer().size()), engine.config().vocabulary);
+  options.choice_tokens =
+      std::min(static_cast<size_t>(engine.tokenizer().size()), engine.config().vocabulary);
   return options;
 }
 
@@ -52,8 +54,9 @@ struct Figures {
   size_t context_tokens;
 };
 
-nlohmann::ordered_json report(const DeviceRun& run, const gpu::DeviceModel& model, const gpu::DeviceBatch& batch,
-                              const Recipe& recipe, const Figures& figures, const Generation& generation) {
+nlohmann::ordered_json report(const DeviceRun& run, const gpu::DeviceModel& model,
+                              const gpu::DeviceBatch& batch, const Recipe& recipe, const Figures& figures,
+                              const Generation& generation) {
   return {{"model", run.model.path},
           {"recipe", recipe.text()},
           {"device", run.device},
@@ -83,10 +86,11 @@ void write_figures(const DeviceRun& run, const gpu::DeviceModel& model, const gp
     write_note("the context of " + std::to_string(figures.context_tokens) + " tokens is full");
   }
   std::string line = "prompt " + std::to_string(figures.n_prompt) + " tokens " +
-                     fixed(per_second(figures.n_prompt, figures.prefill_seconds), 1) + " tokens/s · generated " +
-                     std::to_string(generation.tokens.size()) + " tokens " +
-                     fixed(generation.tokens_per_second(), 1) + " tokens/s · KV " + megabytes(batch.cache_bytes()) +
-                     " (" + recipe.text() + ") · peak memory " + megabytes(peak_resident_bytes()) + ", device " +
+                     fixed(per_second(figures.n_prompt, figures.prefill_seconds), 1) +
+                     " tokens/s · generated " + std::to_string(generation.tokens.size()) + " tokens " +
+                     fixed(generation.tokens_per_second(), 1) + " tokens/s · KV " +
+                     megabytes(batch.cache_bytes()) + " (" + recipe.text() + ") · peak memory " +
+                     megabytes(peak_resident_bytes()) + ", device " +
                      megabytes(batch.memory_bytes() + model.weight_bytes()) + " (" + model.device_name() +
                      ") · load " + fixed(figures.load_seconds, 2) + " s";
   if (run.sampling.options.temperature > 0) line += " · seed " + std::to_string(run.sampling.options.seed);
@@ -102,7 +106,8 @@ void check_device_flags(const ModelOptions& model, const SamplingFlags& sampling
                      : model.step_tokens != 0                   ? "--chunk"
                      : model.ram_mb != 0                        ? "--kv-ram-mb"
                                                                 : nullptr;
-  if (what != nullptr) throw Error(std::string(what) + " is for --device cpu: the CUDA device does not do it");
+  if (what != nullptr)
+    throw Error(std::string(what) + " is for --device cpu: the CUDA device does not do it");
 }
 
 int run_on_device(const DeviceRun& run, const std::function<std::vector<int32_t>(const Engine&)>& encode) {
@@ -126,7 +131,8 @@ int run_on_device(const DeviceRun& run, const std::function<std::vector<int32_t>
 
   OnText on_text;
   if (!run.json) on_text = [](std::string_view piece) { write_out(piece); };
-  const GenerateOptions generate_options = {run.sampling.token_limit(), run.sampling.stops, &interrupt_flag()};
+  const GenerateOptions generate_options = {run.sampling.token_limit(), run.sampling.stops,
+                                            &interrupt_flag()};
   const Generation generation =
       gpu::generate(batch, engine.tokenizer(), tokens.back(), context, generate_options, on_text);
   if (!run.json && !generation.text.ends_with('\n')) write_out("\n");

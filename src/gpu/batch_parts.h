@@ -79,7 +79,8 @@ class Prefill {
   const int sequence_;
   const int n_;
   const int chunk_;
-  cuda::DeviceBuffer tokens_, x_, rounded_, qkv_, queries_, attended_, gate_up_, cosine_, sine_, keys_, values_;
+  cuda::DeviceBuffer tokens_, x_, rounded_, qkv_, queries_, attended_, gate_up_, cosine_, sine_, keys_,
+      values_;
 };
 
 }  // namespace quire::gpu

@@ -27,8 +27,8 @@ void check_options(const BatchOptions& options, const ModelConfig& config) {
   }
   const DeviceSampling& sampling = options.sampling;
   if (sampling.temperature > 0 && (sampling.top_k < 1 || sampling.top_k > kMostChoices)) {
-    throw Error("sampling on the CUDA device needs --top-k from 1 to " + std::to_string(kMostChoices) + ", not " +
-                std::to_string(sampling.top_k));
+    throw Error("sampling on the CUDA device needs --top-k from 1 to " + std::to_string(kMostChoices) +
+                ", not " + std::to_string(sampling.top_k));
   }
 }
 
@@ -53,15 +53,18 @@ const DeviceModel::Parts* checked(const DeviceModel::Parts* model, const BatchOp
 
 }  // namespace
 
-DeviceBatch::Parts::Parts(const DeviceModel::Parts& model_in, const BatchOptions& options_in, const ModelFacts& facts)
+DeviceBatch::Parts::Parts(const DeviceModel::Parts& model_in, const BatchOptions& options_in,
+                          const ModelFacts& facts)
     : model(*checked(&model_in, options_in)),
       options(options_in),
       n(options_in.n_sequences),
-      cache(cache_shape(model.config, options), options.recipe, model.config.geometry(), facts, options.budget_bytes),
+      cache(cache_shape(model.config, options), options.recipe, model.config.geometry(), facts,
+            options.budget_bytes),
       buffers(model.config, n),
       ring(static_cast<size_t>(kRing) * static_cast<size_t>(n)) {
   std::vector<uint64_t> random(4 * static_cast<size_t>(n));
-  for (int i = 0; i < n; ++i) seed_random(options.sampling.seed + static_cast<uint64_t>(i), random.data() + 4 * i);
+  for (int i = 0; i < n; ++i)
+    seed_random(options.sampling.seed + static_cast<uint64_t>(i), random.data() + 4 * i);
   buffers.random.write(random.data(), buffers.random.size_bytes());
   const std::vector<int32_t>& banned = options.sampling.banned;
   for (const int32_t token : banned) {

@@ -30,8 +30,8 @@ struct BatchOptions {
   int n_sequences = 1;
   size_t context_tokens = 0;  // of each sequence: pages for so many are set aside
   DeviceSampling sampling = {};
-  uint64_t budget_bytes = 0;   // most memory for the caches; 0: no limit
-  size_t choice_tokens = 0;    // tokens that may be chosen, the first of the vocabulary; 0: all
+  uint64_t budget_bytes = 0;  // most memory for the caches; 0: no limit
+  size_t choice_tokens = 0;   // tokens that may be chosen, the first of the vocabulary; 0: all
 };
 
 // Not to be used from two threads. The model outlives it.
@@ -47,19 +47,21 @@ class DeviceBatch {
   int n_sequences() const;
   size_t n_tokens(int sequence) const;
 
-  // Computes a prompt, layer by layer, into a sequence that is empty, and chooses its next token. Memory beyond
-  // the cache: one layer's exact rows, and the residual stream. On an exception the sequence is empty.
-  void prefill(int sequence, std::span<const int32_t> tokens, const std::function<void(double)>& progress = {});
+  // Computes a prompt, layer by layer, into a sequence that is empty, and chooses its next token. Memory
+  // beyond the cache: one layer's exact rows, and the residual stream. On an exception the sequence is empty.
+  void prefill(int sequence, std::span<const int32_t> tokens,
+               const std::function<void(double)>& progress = {});
   // What the sequence's next step takes in, instead of the token that was chosen.
   void set_token(int sequence, int32_t token);
 
   // Asks for a step of all sequences, none of which is empty, and returns at once: each appends its token and
-  // chooses the next. Throws Error, with nothing changed, where a context is full. Steps that were asked for and
-  // whose tokens were not taken may be kRing at most.
+  // chooses the next. Throws Error, with nothing changed, where a context is full. Steps that were asked for
+  // and whose tokens were not taken may be kRing at most.
   void step();
   static constexpr int kRing = 64;
-  // Waits for the oldest step (or prefill) whose tokens were not taken, and gives the tokens chosen by it, one a
-  // sequence; of a prefill only its own sequence's counts. Throws Error where no logit was a finite number.
+  // Waits for the oldest step (or prefill) whose tokens were not taken, and gives the tokens chosen by it,
+  // one a sequence; of a prefill only its own sequence's counts. Throws Error where no logit was a finite
+  // number.
   std::vector<int32_t> take_tokens();
   // Until nothing is under way.
   void wait();
@@ -80,8 +82,8 @@ class DeviceBatch {
 
   // For measuring: sequence gets n_tokens of random rows, coded as the recipe has it.
   void fill_random(int sequence, size_t n_tokens, uint64_t seed);
-  // Milliseconds of each of n steps, by events on the device, the sequences cut back after each so that all are
-  // of one length. without_attention: of a graph that leaves it out (its output is the queries).
+  // Milliseconds of each of n steps, by events on the device, the sequences cut back after each so that all
+  // are of one length. without_attention: of a graph that leaves it out (its output is the queries).
   std::vector<float> time_steps(int n, bool without_attention);
 
   struct Parts;  // of the library itself

@@ -45,8 +45,8 @@ DeviceCache::DeviceCache(const CacheShape& shape, const Recipe& recipe, const Ge
       pages_(pages_shape(shape, recipe_)),
       coded_layout_(coded_layout(recipe_, shape.heads.head_dim)),
       staged_layout_(staged_layout(recipe_, shape.heads.head_dim)),
-      exact_page_bytes_(size(int64_t{4} * kPageTokens * shape.heads.head_dim * shape.heads.n_kv_heads *
-                             shape.n_layers)) {
+      exact_page_bytes_(
+          size(int64_t{4} * kPageTokens * shape.heads.head_dim * shape.heads.n_kv_heads * shape.n_layers)) {
   check_budget(budget_bytes);
   const auto n = size(shape.n_sequences);
   const PagesShape& pages = pages_.shape();
@@ -68,7 +68,8 @@ DeviceCache::DeviceCache(const CacheShape& shape, const Recipe& recipe, const Ge
     due_to_ = buffer(n);
     const auto n_staged = size(std::max(kStagedPages, shape.n_sequences));
     if (recipe_.kind == AttentionKind::kSparse) {
-      staged_ = cuda::DeviceBuffer(n_staged * size(staged_layout_.head_bytes()) * size(shape.heads.n_kv_heads));
+      staged_ =
+          cuda::DeviceBuffer(n_staged * size(staged_layout_.head_bytes()) * size(shape.heads.n_kv_heads));
     }
     put_frames(recipe, geometry, facts);
   }
@@ -80,10 +81,9 @@ DeviceCache::DeviceCache(const CacheShape& shape, const Recipe& recipe, const Ge
 void DeviceCache::check_budget(uint64_t budget_bytes) const {
   const PagesShape& pages = pages_.shape();
   const auto n = static_cast<uint64_t>(shape_.n_sequences);
-  const uint64_t wanted =
-      n * size(pages.all_exact_pages()) * exact_page_bytes_ +
-      n * size(pages.coded_pages()) *
-          size(coded_layout_.head_bytes() * shape_.heads.n_kv_heads * shape_.n_layers);
+  const uint64_t wanted = n * size(pages.all_exact_pages()) * exact_page_bytes_ +
+                          n * size(pages.coded_pages()) *
+                              size(coded_layout_.head_bytes() * shape_.heads.n_kv_heads * shape_.n_layers);
   if (budget_bytes == 0 || wanted <= budget_bytes) return;
   throw Error("the caches of " + std::to_string(n) + " sequences of " + std::to_string(shape_.most_tokens) +
               " tokens take " + std::to_string(wanted) + " bytes on the CUDA device, but the budget is " +
@@ -92,8 +92,9 @@ void DeviceCache::check_budget(uint64_t budget_bytes) const {
 
 void DeviceCache::put_frames(const Recipe& recipe, const Geometry& geometry, const ModelFacts& facts) {
   if (facts.key_biases != nullptr) {
-    throw Error("recipe '" + recipe.text() +
-                "' codes keys that have a large bias, which the CUDA device does not take off: use --device cpu");
+    throw Error(
+        "recipe '" + recipe.text() +
+        "' codes keys that have a large bias, which the CUDA device does not take off: use --device cpu");
   }
   const CacheStatistics statistics(recipe, geometry, facts);
   const auto d = size(shape_.heads.head_dim);
@@ -105,7 +106,8 @@ void DeviceCache::put_frames(const Recipe& recipe, const Geometry& geometry, con
   const float* base = frames_memory_.as<float>();
   for (size_t layer = 0; layer < size(shape_.n_layers); ++layer) {
     const auto put = [&](size_t part, size_t head, const float* from) {
-      if (from != nullptr) std::copy_n(from, d, numbers.data() + part * all + layer * layer_numbers + head * d);
+      if (from != nullptr)
+        std::copy_n(from, d, numbers.data() + part * all + layer * layer_numbers + head * d);
     };
     for (size_t head = 0; head < n_heads; ++head) {
       const HeadFrames frames = statistics.frames(layer, head);
@@ -132,14 +134,13 @@ void DeviceCache::reserve_attention() {
   log_sums_ = floats(n_outputs);
   if (recipe_.kind == AttentionKind::kSparse) {
     n_read_ = cuda::DeviceBuffer(size(shape_.n_sequences) * size(h.n_kv_heads) * 2 * sizeof(int32_t));
-    plan_ = cuda::plan_sparse(sparse_attention(0, nullptr, nullptr, nullptr), recipe_.key_bits, recipe_.value_bits,
-                              cuda::sparse_device());
+    plan_ = cuda::plan_sparse(sparse_attention(0, nullptr, nullptr, nullptr), recipe_.key_bits,
+                              recipe_.value_bits, cuda::sparse_device());
     workspace_ = cuda::DeviceBuffer(plan_.workspace_bytes);
     return;
   }
-  workspace_ = cuda::DeviceBuffer(
-      cuda::workspace_bytes(shape_.n_sequences, h.n_kv_heads, h.n_heads / h.n_kv_heads, h.head_dim,
-                            cuda::block_count()));
+  workspace_ = cuda::DeviceBuffer(cuda::workspace_bytes(
+      shape_.n_sequences, h.n_kv_heads, h.n_heads / h.n_kv_heads, h.head_dim, cuda::block_count()));
   workspace_.fill(0);
   if (!recipe_.seals()) return;
   other_out_ = floats(n_outputs * size(h.head_dim));
@@ -157,9 +158,9 @@ uint64_t DeviceCache::used_bytes() const {
 uint64_t DeviceCache::memory_bytes() const {
   uint64_t total = 0;
   for (const cuda::DeviceBuffer* buffer :
-       {&exact_, &coded_, &staged_, &exact_table_, &coded_table_, &first_tokens_, &sink_pages_, &sink_tokens_, &iota_,
-        &due_from_, &due_to_, &frames_memory_, &workspace_, &log_sums_, &other_out_, &other_log_sums_, &framed_,
-        &bias_, &n_read_}) {
+       {&exact_, &coded_, &staged_, &exact_table_, &coded_table_, &first_tokens_, &sink_pages_, &sink_tokens_,
+        &iota_, &due_from_, &due_to_, &frames_memory_, &workspace_, &log_sums_, &other_out_, &other_log_sums_,
+        &framed_, &bias_, &n_read_}) {
     total += buffer->size_bytes();
   }
   return total;
@@ -194,8 +195,9 @@ uint8_t* DeviceCache::exact_page(int number) const {
 }
 
 void DeviceCache::copy_page(int from, int to, cuda::Stream stream) {
-  cuda::check(cudaMemcpyAsync(exact_page(to), exact_page(from), exact_page_bytes_, cudaMemcpyDeviceToDevice, stream),
-              "copying a page");
+  cuda::check(
+      cudaMemcpyAsync(exact_page(to), exact_page(from), exact_page_bytes_, cudaMemcpyDeviceToDevice, stream),
+      "copying a page");
 }
 
 cuda::SparsePages DeviceCache::coded_planes(int layer) const {
@@ -226,7 +228,8 @@ void DeviceCache::seal_pages(int layer, const cuda::RowPlane& keys, const cuda::
   const cuda::SparsePages planes = is_sparse ? staged_planes() : coded_planes(layer);
   const int32_t* sealed = is_sparse ? iota_.as<int32_t>() : to;
   const Frames& frames = frames_[size(layer)];
-  const auto pages = [&](const cuda::RowPlane& rows, const cuda::FramePlane& frame, const cuda::RowPlane& coded) {
+  const auto pages = [&](const cuda::RowPlane& rows, const cuda::FramePlane& frame,
+                         const cuda::RowPlane& coded) {
     return cuda::PagesToSeal{n, h.n_kv_heads, h.head_dim, recipe_.format, rows, from, frame, coded, sealed};
   };
   cuda::seal_keys(pages(keys, frames.keys, planes.keys), recipe_.keys, stream);
@@ -258,14 +261,16 @@ void DeviceCache::seal_due(cuda::Stream stream) {
   send_tables(stream);
 }
 
-void DeviceCache::seal_rows(int sequence, int layer, const PromptRows& rows, int first, int n, cuda::Stream stream) {
+void DeviceCache::seal_rows(int sequence, int layer, const PromptRows& rows, int first, int n,
+                            cuda::Stream stream) {
   const int64_t page_bytes = int64_t{2} * kPageTokens * shape_.heads.head_dim;
   const int64_t head_bytes = int64_t{2} * rows.stride * shape_.heads.head_dim;
   const cuda::RowPlane keys = {reinterpret_cast<const uint8_t*>(rows.keys), page_bytes, head_bytes};
   const cuda::RowPlane values = {reinterpret_cast<const uint8_t*>(rows.values), page_bytes, head_bytes};
   const int32_t* to = coded_table_.as<int32_t>() + sequence * pages_.coded_stride() + first;
   for (int at = 0; at < n; at += kStagedPages) {
-    seal_pages(layer, keys, values, iota_.as<int32_t>() + at, to + at, std::min(kStagedPages, n - at), stream);
+    seal_pages(layer, keys, values, iota_.as<int32_t>() + at, to + at, std::min(kStagedPages, n - at),
+               stream);
   }
 }
 
@@ -274,7 +279,8 @@ void DeviceCache::put_prompt(int sequence, int layer, const PromptRows& rows, in
   const ExactPages exact = exact_pages(layer);
   if (n_coded > 0) {
     seal_rows(sequence, layer, rows, 0, n_coded / kPageTokens, stream);
-    copy_to_pages(shape_.heads, rows, 0, recipe_.sink_tokens, exact, sink_pages_.as<int32_t>() + sequence, stream);
+    copy_to_pages(shape_.heads, rows, 0, recipe_.sink_tokens, exact, sink_pages_.as<int32_t>() + sequence,
+                  stream);
   }
   copy_to_pages(shape_.heads, rows, n_coded, n - n_coded, exact,
                 exact_table_.as<int32_t>() + sequence * exact.page_table_stride, stream);

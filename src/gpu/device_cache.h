@@ -1,5 +1,5 @@
-// The caches of a batch on the device: exact and coded pages, which of them a sequence has, attention to them,
-// and the coding of pages that are due. Internal to the library.
+// The caches of a batch on the device: exact and coded pages, which of them a sequence has, attention to
+// them, and the coding of pages that are due. Internal to the library.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ class DeviceCache {
  public:
   // Reserves all pages. Throws Error where they exceed the budget (0: none) or facts are missing, DeviceError
   // where the device refuses.
-  DeviceCache(const CacheShape& shape, const Recipe& recipe, const Geometry& geometry, const ModelFacts& facts,
-              uint64_t budget_bytes);
+  DeviceCache(const CacheShape& shape, const Recipe& recipe, const Geometry& geometry,
+              const ModelFacts& facts, uint64_t budget_bytes);
 
   SequencePages& pages() { return pages_; }
   const SequencePages& pages() const { return pages_; }
@@ -79,7 +79,8 @@ class DeviceCache {
   cuda::DecodeAttention attention(const float* queries, float* out, float* log_sums) const;
   cuda::SparseAttention sparse_attention(int layer, const float* queries, const int32_t* exact_tokens,
                                          float* out) const;
-  void attend_exact(int layer, const float* queries, const int32_t* exact_tokens, float* out, cuda::Stream stream);
+  void attend_exact(int layer, const float* queries, const int32_t* exact_tokens, float* out,
+                    cuda::Stream stream);
   void attend_coded(int layer, const float* queries, float* out, cuda::Stream stream);
   void seal_pages(int layer, const cuda::RowPlane& keys, const cuda::RowPlane& values, const int32_t* from,
                   const int32_t* to, int n, cuda::Stream stream);
@@ -92,7 +93,7 @@ class DeviceCache {
   size_t exact_page_bytes_;
   cuda::DeviceBuffer exact_, coded_, staged_;
   cuda::DeviceBuffer exact_table_, coded_table_, first_tokens_, sink_pages_, sink_tokens_;
-  cuda::DeviceBuffer iota_;     // page numbers 0, 1, ..
+  cuda::DeviceBuffer iota_;               // page numbers 0, 1, ..
   cuda::DeviceBuffer due_from_, due_to_;  // [n_sequences]
   cuda::DeviceBuffer frames_memory_;
   std::vector<Frames> frames_;  // [layer]

@@ -19,8 +19,8 @@ cuda::DecodeAttention DeviceCache::attention(const float* queries, float* out, f
   return a;
 }
 
-cuda::SparseAttention DeviceCache::sparse_attention(int layer, const float* queries, const int32_t* exact_tokens,
-                                                    float* out) const {
+cuda::SparseAttention DeviceCache::sparse_attention(int layer, const float* queries,
+                                                    const int32_t* exact_tokens, float* out) const {
   const HeadShape& h = shape_.heads;
   const cuda::SparsePages planes = coded_planes(layer);
   const ExactPages exact = exact_pages(layer);
@@ -41,8 +41,12 @@ cuda::SparseAttention DeviceCache::sparse_attention(int layer, const float* quer
   a.n_sinks = recipe_.sink_tokens;
   a.key_frame = frames.keys;
   a.value_frame = frames.values;
-  a.exact = {recipe_.format,          exact.keys,   exact.values,
-             exact.page_table,        exact.page_table_stride, exact_tokens,
+  a.exact = {recipe_.format,
+             exact.keys,
+             exact.values,
+             exact.page_table,
+             exact.page_table_stride,
+             exact_tokens,
              sink_pages_.as<int32_t>()};
   a.budget = recipe_.budget;
   a.out = out;
@@ -62,8 +66,8 @@ void DeviceCache::attend(int layer, const float* queries, const int32_t* exact_t
   if (!recipe_.seals()) return;
   const int n_outputs = shape_.n_sequences * shape_.heads.n_heads;
   const auto merge = [&] {
-    cuda::merge_attention(out, log_sums_.as<float>(), other_out_.as<float>(), other_log_sums_.as<float>(), n_outputs,
-                          shape_.heads.head_dim, stream);
+    cuda::merge_attention(out, log_sums_.as<float>(), other_out_.as<float>(), other_log_sums_.as<float>(),
+                          n_outputs, shape_.heads.head_dim, stream);
   };
   attend_coded(layer, queries, other_out_.as<float>(), stream);
   merge();

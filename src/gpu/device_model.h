@@ -20,8 +20,8 @@ class DeviceModel {
   // Weights of any type that src/weights decodes, rounded to bf16. `device` counts from 0. Throws Error for a
   // model that the device has no kernels for, DeviceError where there is no device or no room.
   static DeviceModel load(const GgufFile& file, const RopeOverrides& overrides, int device);
-  // A model of a known shape whose weights are drawn from a seed on the device: for speed alone, its texts mean
-  // nothing. Names: random_shape_names(). Throws as load().
+  // A model of a known shape whose weights are drawn from a seed on the device: for speed alone, its texts
+  // mean nothing. Names: random_shape_names(). Throws as load().
   static DeviceModel random(std::string_view shape, uint64_t seed, int device);
 
   DeviceModel(DeviceModel&&) noexcept;

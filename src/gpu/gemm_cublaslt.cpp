@@ -40,7 +40,8 @@ struct Gemm::Library {
       if (library != nullptr) break;
     }
     if (library == nullptr) {
-      throw DeviceError("cuBLASLt was not found: libcublasLt.so.13 must be where the system looks for libraries");
+      throw DeviceError(
+          "cuBLASLt was not found: libcublasLt.so.13 must be where the system looks for libraries");
     }
     find(library, "cublasLtCreate", create);
     find(library, "cublasLtDestroy", destroy);
@@ -108,7 +109,8 @@ struct Gemm::State {
     if (!is_new) return plan;
     const auto [rows, columns, n, stride] = shape;
     const auto make = [](cublasLtMatrixLayout_t& to, cudaDataType type, int r, int c, int ld) {
-      check(library().layout_create(&to, type, static_cast<uint64_t>(r), static_cast<uint64_t>(c), ld), "a layout");
+      check(library().layout_create(&to, type, static_cast<uint64_t>(r), static_cast<uint64_t>(c), ld),
+            "a layout");
     };
     try {
       make(plan.matrix, CUDA_R_16BF, columns, rows, columns);
@@ -129,8 +131,8 @@ struct Gemm::State {
     library().preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &n_bytes, sizeof n_bytes);
     cublasLtMatmulHeuristicResult_t best{};
     int n_found = 0;
-    const cublasStatus_t status = library().heuristic(handle, product, plan.matrix, plan.x, plan.out, plan.out,
-                                                      preference, 1, &best, &n_found);
+    const cublasStatus_t status = library().heuristic(handle, product, plan.matrix, plan.x, plan.out,
+                                                      plan.out, preference, 1, &best, &n_found);
     library().preference_destroy(preference);
     check(n_found == 0 && status == CUBLAS_STATUS_SUCCESS ? CUBLAS_STATUS_NOT_SUPPORTED : status,
           "a product of these sizes");
@@ -151,9 +153,9 @@ void Gemm::multiply(const DeviceMatrix& matrix, const uint16_t* x, int n, float*
   const State::Plan& plan = state_->plan_for({matrix.rows, matrix.columns, n, stride});
   const float one = 1;
   const float old = adds ? 1 : 0;
-  check(State::library().matmul(state_->handle, state_->product, &one, matrix.data, plan.matrix, x, plan.x, &old,
-                                out, plan.out, out, plan.out, &plan.algorithm, state_->workspace.as<void>(),
-                                kWorkspaceBytes, stream),
+  check(State::library().matmul(state_->handle, state_->product, &one, matrix.data, plan.matrix, x, plan.x,
+                                &old, out, plan.out, out, plan.out, &plan.algorithm,
+                                state_->workspace.as<void>(), kWorkspaceBytes, stream),
         "a product");
 }
 

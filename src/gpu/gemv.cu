@@ -46,7 +46,9 @@ __device__ __forceinline__ uint4 load_once(const uint16_t* from) {
 // Stays where it is asked for: the compiler would put it off until it is used.
 __device__ __forceinline__ float4 load_now(const float* from) {
   float4 v;
-  asm volatile("ld.global.v4.f32 {%0,%1,%2,%3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(from));
+  asm volatile("ld.global.v4.f32 {%0,%1,%2,%3}, [%4];"
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+               : "l"(from));
   return v;
 }
 
@@ -100,8 +102,8 @@ __device__ __forceinline__ void find_scales(const Vectors& v, Partial& partial) 
   }
 }
 
-// Where a warp is in the block's tile. The block goes through the columns in rounds, in each of which its warps
-// have kUnits units each side by side: rows are read in long pieces. Units behind the last are zeros.
+// Where a warp is in the block's tile. The block goes through the columns in rounds, in each of which its
+// warps have kUnits units each side by side: rows are read in long pieces. Units behind the last are zeros.
 class Round {
  public:
   __device__ explicit Round(const Task& task)
@@ -143,8 +145,8 @@ class Round {
   const float* x_;
 };
 
-// The sums of all warps of the block's tile. Where a unit has been multiplied the same one of the next round is
-// asked for: something is under way all the time.
+// The sums of all warps of the block's tile. Where a unit has been multiplied the same one of the next round
+// is asked for: something is under way all the time.
 __device__ __forceinline__ void multiply_tile(const Task& task, Partial& partial) {
   const int lane = cuda::lane_index();
   Round round(task);
@@ -226,7 +228,13 @@ __global__ void __launch_bounds__(kThreads, kResident)
 }
 
 Task task_of(const DeviceMatrix& m, const Vectors& vectors) {
-  return {m.data, m.data + (int64_t)8 * m.columns, kTileRows, m.rows - 1, m.rows - 9, m.columns, row_tiles(m.rows),
+  return {m.data,
+          m.data + (int64_t)8 * m.columns,
+          kTileRows,
+          m.rows - 1,
+          m.rows - 9,
+          m.columns,
+          row_tiles(m.rows),
           vectors};
 }
 
@@ -257,8 +265,9 @@ void multiply_gated(const DeviceMatrix& gate_up, const Vectors& vectors, float* 
   check_task(gate_up, vectors);
   const int n = gate_up.rows / 2;
   QUIRE_CHECK(n % 8 == 0);
-  const Task task = {gate_up.data, gate_up.data + (int64_t)n * gate_up.columns, 8, n - 1, n - 1, gate_up.columns,
-                     n / 8, vectors};
+  const Task task = {
+      gate_up.data, gate_up.data + (int64_t)n * gate_up.columns, 8, n - 1, n - 1, gate_up.columns, n / 8,
+      vectors};
   launch_step(gated_kernel, grid_of(task), kThreads, 0, stream, task, out, n);
 }
 

@@ -14,8 +14,8 @@ class LibraryAttention {
   LibraryAttention(const LibraryAttention&) = delete;
   LibraryAttention& operator=(const LibraryAttention&) = delete;
 
-  // By the library, or where it is not built in, not found or refuses the sizes, by our own kernel. `out` is bf16
-  // in any case. Plans of a shape are made at its first use and kept.
+  // By the library, or where it is not built in, not found or refuses the sizes, by our own kernel. `out` is
+  // bf16 in any case. Plans of a shape are made at its first use and kept.
   void attend(const PromptAttention& attention, cuda::Stream stream);
 
  private:

@@ -29,7 +29,8 @@ class Loader {
     if (weights_.head.data != weights_.embedding.data) {
       put_rows(weights_.head.data, "output.weight", config_.vocabulary, config_.width);
     }
-    for (const char* name : {kRopeFactorsTensor, kLongFactorsTensor, kShortFactorsTensor}) taken_.insert(name);
+    for (const char* name : {kRopeFactorsTensor, kLongFactorsTensor, kShortFactorsTensor})
+      taken_.insert(name);
     refuse_rest();
   }
 
@@ -51,7 +52,8 @@ class Loader {
       put_rows(layer.qkv.data + n_q * width, prefix + "attn_k.weight", n_kv, width, k);
       put_rows(layer.qkv.data + (n_q + n_kv) * width, prefix + "attn_v.weight", n_kv, width);
       put_rows(layer.gate_up.data, prefix + "ffn_gate.weight", config_.ffn_width, width);
-      put_rows(layer.gate_up.data + config_.ffn_width * width, prefix + "ffn_up.weight", config_.ffn_width, width);
+      put_rows(layer.gate_up.data + config_.ffn_width * width, prefix + "ffn_up.weight", config_.ffn_width,
+               width);
     }
     if (layer.bias != nullptr) {
       put_bias(layer.bias, prefix + "attn_q.bias", q);
@@ -107,8 +109,8 @@ class Loader {
   void refuse_rest() const {
     for (const TensorInfo& tensor : file_.tensors()) {
       if (taken_.contains(tensor.name)) continue;
-      throw Error(file_.path() + ": tensor '" + tensor.name.substr(0, 80) + "' is not part of a model that the " +
-                  "CUDA device runs");
+      throw Error(file_.path() + ": tensor '" + tensor.name.substr(0, 80) +
+                  "' is not part of a model that the " + "CUDA device runs");
     }
   }
 

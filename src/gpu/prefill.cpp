@@ -1,5 +1,5 @@
-// Prefill: layer by layer over the whole prompt, and within a layer in chunks of tokens. Beside the cache there
-// are the residual stream and one layer's exact rows; everything else is the size of a chunk.
+// Prefill: layer by layer over the whole prompt, and within a layer in chunks of tokens. Beside the cache
+// there are the residual stream and one layer's exact rows; everything else is the size of a chunk.
 #include <algorithm>
 
 #include "gpu/batch_parts.h"
@@ -58,8 +58,8 @@ void Prefill::run(const std::function<void(double)>& progress) {
   const float* last = x_.as<float>() + static_cast<int64_t>(n_ - 1) * width;
   normalise_rows(last, w.output_norm, c.norm_epsilon, 1, width, rounded_.as<uint16_t>(), parts_.stream);
   parts_.gemm.multiply(w.head, rounded_.as<uint16_t>(), 1,
-                       parts_.buffers.logits.as<float>() + static_cast<int64_t>(sequence_) * w.head.rows, w.head.rows,
-                       false, parts_.stream);
+                       parts_.buffers.logits.as<float>() + static_cast<int64_t>(sequence_) * w.head.rows,
+                       w.head.rows, false, parts_.stream);
 }
 
 void Prefill::run_chunk(int layer, int first, int n) {
@@ -77,10 +77,12 @@ void Prefill::run_chunk(int layer, int first, int n) {
   parts_.gemm.multiply(w.qkv, rounded, n, qkv_.as<float>(), w.qkv.rows, false, stream);
   make_angles(angles, first, n, stream);
   finish_prompt_heads(heads, qkv_.as<float>(), w.bias, angles, n, format,
-                      {queries_.as<uint16_t>(), keys_.as<uint16_t>(), values_.as<uint16_t>(), stride, first}, stream);
-  parts_.prompt_attention.attend({format, n, first, heads.n_heads, heads.n_kv_heads, heads.head_dim, queries_.as<uint16_t>(),
-                 keys_.as<uint16_t>(), values_.as<uint16_t>(), stride, c.query_scale, attended_.as<uint16_t>()},
-                                 stream);
+                      {queries_.as<uint16_t>(), keys_.as<uint16_t>(), values_.as<uint16_t>(), stride, first},
+                      stream);
+  parts_.prompt_attention.attend(
+      {format, n, first, heads.n_heads, heads.n_kv_heads, heads.head_dim, queries_.as<uint16_t>(),
+       keys_.as<uint16_t>(), values_.as<uint16_t>(), stride, c.query_scale, attended_.as<uint16_t>()},
+      stream);
   parts_.gemm.multiply(w.output, attended_.as<uint16_t>(), n, x, width, true, stream);
   normalise_rows(x, w.ffn_norm, c.norm_epsilon, n, width, rounded, stream);
   parts_.gemm.multiply(w.gate_up, rounded, n, gate_up_.as<float>(), w.gate_up.rows, false, stream);

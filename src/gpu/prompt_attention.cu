@@ -27,7 +27,9 @@ struct Tile {
   static constexpr int kBytes = 2 * kNumbers * kStages * (int)sizeof(uint16_t);
 };
 
-__device__ __forceinline__ uint16_t* shared_numbers() { return reinterpret_cast<uint16_t*>(cuda::shared_memory()); }
+__device__ __forceinline__ uint16_t* shared_numbers() {
+  return reinterpret_cast<uint16_t*>(cuda::shared_memory());
+}
 
 // Rows `begin` .. of keys or values; those from `end` on are zeros.
 template <int kDim>
@@ -51,7 +53,8 @@ struct Rows {
 };
 
 template <class T, int kDim>
-__device__ __forceinline__ void load_queries(const PromptAttention& a, int head, int row, Rows<T, kDim>& rows) {
+__device__ __forceinline__ void load_queries(const PromptAttention& a, int head, int row,
+                                             Rows<T, kDim>& rows) {
   const int c = cuda::lane_index() % 4;
   const auto at = [&](int r, int d) -> uint32_t {
     if (r >= a.n) return 0;
@@ -93,8 +96,8 @@ __device__ __forceinline__ void score_tile(const Rows<T, kDim>& rows, const uint
 
 // Scores to weights, against the rows' new maxima; keys from `position` + 1 of row g on are not seen.
 template <class T, int kDim>
-__device__ __forceinline__ void weigh(Rows<T, kDim>& rows, float (&scores)[kKeys / 8][4], int first_key, int position,
-                                      float scale) {
+__device__ __forceinline__ void weigh(Rows<T, kDim>& rows, float (&scores)[kKeys / 8][4], int first_key,
+                                      int position, float scale) {
   const int c = cuda::lane_index() % 4;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -151,7 +154,8 @@ __device__ __forceinline__ void add_values(Rows<T, kDim>& rows, const float (&we
 }
 
 template <class T, int kDim>
-__device__ __forceinline__ void store_outputs(const PromptAttention& a, int head, int row, Rows<T, kDim>& rows) {
+__device__ __forceinline__ void store_outputs(const PromptAttention& a, int head, int row,
+                                              Rows<T, kDim>& rows) {
   const int c = cuda::lane_index() % 4;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -163,7 +167,8 @@ __device__ __forceinline__ void store_outputs(const PromptAttention& a, int head
     auto* to = reinterpret_cast<uint32_t*>(a.out + ((int64_t)r * a.n_heads + head) * kDim + 2 * c);
 #pragma unroll
     for (int i = 0; i < kDim / 8; ++i) {
-      to[4 * i] = cuda::pack(__nv_bfloat16{}, rows.outputs[i][2 * half] / sum, rows.outputs[i][2 * half + 1] / sum);
+      to[4 * i] =
+          cuda::pack(__nv_bfloat16{}, rows.outputs[i][2 * half] / sum, rows.outputs[i][2 * half + 1] / sum);
     }
   }
 }

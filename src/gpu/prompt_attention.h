@@ -15,13 +15,13 @@ struct PromptAttention {
   int first;
   int n_heads;
   int n_kv_heads;
-  int head_dim;              // one that cuda::has_kernels()
-  const uint16_t* queries;   // [n][n_heads][head_dim]
-  const uint16_t* keys;      // [n_kv_heads][stride][head_dim]
-  const uint16_t* values;    // the same
+  int head_dim;             // one that cuda::has_kernels()
+  const uint16_t* queries;  // [n][n_heads][head_dim]
+  const uint16_t* keys;     // [n_kv_heads][stride][head_dim]
+  const uint16_t* values;   // the same
   int stride;
-  float scale;               // of scores
-  uint16_t* out;             // bf16 [n][n_heads][head_dim]
+  float scale;    // of scores
+  uint16_t* out;  // bf16 [n][n_heads][head_dim]
 };
 
 void attend_prompt(const PromptAttention& attention, cuda::Stream stream);

@@ -70,7 +70,8 @@ __device__ void find_limit(const float* logits, int n, int k, Shared& shared) {
     __syncthreads();
     if (threadIdx.x == 0) {
       int byte = 255;
-      while (byte > 0 && (int)shared.counts[byte] < shared.n_left) shared.n_left -= (int)shared.counts[byte--];
+      while (byte > 0 && (int)shared.counts[byte] < shared.n_left)
+        shared.n_left -= (int)shared.counts[byte--];
       shared.prefix |= (uint32_t)byte << shift;
     }
     __syncthreads();
@@ -192,7 +193,8 @@ __global__ void __launch_bounds__(kThreads)
     const int n = take_best(logits, n_choices, k, shared);
     sort_keys(n, shared);
     const double top = logit_of(shared.keys[0]);
-    if ((int)threadIdx.x < n) shared.shares[threadIdx.x] = exp((double)logit_of(shared.keys[threadIdx.x]) - top);
+    if ((int)threadIdx.x < n)
+      shared.shares[threadIdx.x] = exp((double)logit_of(shared.keys[threadIdx.x]) - top);
     __syncthreads();
     if (threadIdx.x == 0) token = draw(n, choice, out.random + 4 * sequence, shared);
   }
@@ -207,8 +209,8 @@ __global__ void count_kernel(uint32_t* step) { ++*step; }
 
 }  // namespace
 
-void choose_tokens(float* logits, int stride, int n_choices, int first, int n, int n_sequences, const Choice& choice,
-                   const ChoiceOut& out, bool advances, cuda::Stream stream) {
+void choose_tokens(float* logits, int stride, int n_choices, int first, int n, int n_sequences,
+                   const Choice& choice, const ChoiceOut& out, bool advances, cuda::Stream stream) {
   choose_kernel<<<static_cast<unsigned>(n), kThreads, sizeof(Shared), stream>>>(
       logits, stride, n_choices, first, n_sequences, choice, out, advances);
   cuda::check(cudaGetLastError(), "choosing tokens");

@@ -22,17 +22,17 @@ struct Choice {
 
 // All on the device; `ring` may be memory of the host that the device sees.
 struct ChoiceOut {
-  int32_t* tokens;     // [n] the next ones
-  uint64_t* random;    // [n][4] state of each sequence's generator
-  int32_t* n_before;   // [n] += advance
-  uint32_t* step;      // choices so far: which row of the ring is written; += 1
-  int32_t* ring;       // [ring_rows][n]
+  int32_t* tokens;    // [n] the next ones
+  uint64_t* random;   // [n][4] state of each sequence's generator
+  int32_t* n_before;  // [n] += advance
+  uint32_t* step;     // choices so far: which row of the ring is written; += 1
+  int32_t* ring;      // [ring_rows][n]
   int ring_rows;
 };
 
 // logits [n][stride], of which the first n_choices count; sequences first .. first + n - 1 of `out`. A token
 // of -1 says that no logit was a finite number.
-void choose_tokens(float* logits, int stride, int n_choices, int first, int n, int n_sequences, const Choice& choice,
-                   const ChoiceOut& out, bool advances, cuda::Stream stream);
+void choose_tokens(float* logits, int stride, int n_choices, int first, int n, int n_sequences,
+                   const Choice& choice, const ChoiceOut& out, bool advances, cuda::Stream stream);
 
 }  // namespace quire::gpu

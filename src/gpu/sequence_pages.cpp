@@ -37,7 +37,8 @@ void SequencePages::check_room(int n_tokens) const {
 bool SequencePages::grow(int sequence) {
   Sequence& s = sequences_[static_cast<size_t>(sequence)];
   check_room(s.n_tokens + 1);
-  const bool wants_page = pages_of(s.n_tokens + 1 - coded_tokens(sequence)) > static_cast<int>(s.exact.size());
+  const bool wants_page =
+      pages_of(s.n_tokens + 1 - coded_tokens(sequence)) > static_cast<int>(s.exact.size());
   if (wants_page) {
     s.exact.push_back(exact_.take());
     write_tables(sequence);
@@ -118,8 +119,7 @@ void SequencePages::fork(int from, int to, std::vector<cuda::PageCopy>& copies) 
   s.sinks = source.sinks;
   if (s.sinks >= 0) exact_.share(s.sinks);
   for (size_t i = 0; i < source.exact.size(); ++i) {
-    const bool is_full =
-        coded_tokens(from) + kPageTokens * static_cast<int>(i + 1) <= source.n_tokens;
+    const bool is_full = coded_tokens(from) + kPageTokens * static_cast<int>(i + 1) <= source.n_tokens;
     if (is_full) {
       exact_.share(source.exact[i]);
       s.exact.push_back(source.exact[i]);

@@ -2,8 +2,8 @@
 //
 //   | sinks' page | coded pages of 64 tokens .. | exact pages: at least the newest tail_tokens |
 //
-// The exact page that holds a sequence's first tokens stays when they are coded: its first rows are the sinks.
-// Where nothing is ever coded all pages are exact.
+// The exact page that holds a sequence's first tokens stays when they are coded: its first rows are the
+// sinks. Where nothing is ever coded all pages are exact.
 #pragma once
 
 #include <cstddef>
@@ -53,14 +53,14 @@ class SequencePages {
 
   // One token more. Throws Error, with nothing changed, where there is no room. True: tables changed.
   bool grow(int sequence);
-  // Pages of a prompt of n tokens, for an empty sequence: coded pages for all that are due, exact ones for the
-  // rest and the sinks. Throws as grow().
+  // Pages of a prompt of n tokens, for an empty sequence: coded pages for all that are due, exact ones for
+  // the rest and the sinks. Throws as grow().
   void begin(int sequence, int n_tokens);
   // The oldest exact page is due to be coded.
   bool is_due(int sequence) const;
   PageSeal seal(int sequence);
-  // Forgets all tokens from n_tokens on, none of which is coded (0: all may be). Throws Error otherwise. A last
-  // page that a fork has too is exchanged: the copy to make is appended.
+  // Forgets all tokens from n_tokens on, none of which is coded (0: all may be). Throws Error otherwise. A
+  // last page that a fork has too is exchanged: the copy to make is appended.
   void crop(int sequence, int n_tokens, std::vector<cuda::PageCopy>& copies);
   // `to`, which is empty, becomes like `from`; the copies of exact pages to make are appended.
   void fork(int from, int to, std::vector<cuda::PageCopy>& copies);

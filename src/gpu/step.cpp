@@ -43,8 +43,8 @@ StepBuffers::StepBuffers(const ModelConfig& c, int n_sequences) {
 uint64_t StepBuffers::size_bytes() const {
   uint64_t total = 0;
   for (const cuda::DeviceBuffer* buffer :
-       {&tokens, &n_before, &exact_tokens, &random, &step, &banned, &cosine, &sine, &x, &weighted, &square_sums, &qkv,
-        &queries, &attended, &hidden, &logits, &rounded, &gate_up}) {
+       {&tokens, &n_before, &exact_tokens, &random, &step, &banned, &cosine, &sine, &x, &weighted,
+        &square_sums, &qkv, &queries, &attended, &hidden, &logits, &rounded, &gate_up}) {
     total += buffer->size_bytes();
   }
   return total;
@@ -57,8 +57,8 @@ HeadShape DeviceBatch::Parts::heads() const {
 
 Angles DeviceBatch::Parts::angles(float* cosine, float* sine) const {
   const Rope& rope = model.config.rope;
-  return {model.weights.frequencies, static_cast<float>(rope.attention_factor), static_cast<int>(rope.half()), cosine,
-          sine};
+  return {model.weights.frequencies, static_cast<float>(rope.attention_factor), static_cast<int>(rope.half()),
+          cosine, sine};
 }
 
 StepState DeviceBatch::Parts::state() const {
@@ -67,7 +67,8 @@ StepState DeviceBatch::Parts::state() const {
 }
 
 Vectors DeviceBatch::Parts::vectors(const cuda::DeviceBuffer& x, int width, bool normed) const {
-  return {x.as<float>(), n,     width, normed ? buffers.square_sums.as<float>() : nullptr,
+  return {x.as<float>(), n,
+          width,         normed ? buffers.square_sums.as<float>() : nullptr,
           width,         model.config.norm_epsilon};
 }
 
@@ -81,8 +82,8 @@ void DeviceBatch::Parts::record_heads(int layer, bool with_attention) {
                     angles(buffers.cosine.as<float>(), buffers.sine.as<float>()), state(), n,
                     buffers.queries.as<float>(), cache.exact_pages(layer), stream);
   if (!with_attention) return;
-  cache.attend(layer, buffers.queries.as<float>(), buffers.exact_tokens.as<int32_t>(), buffers.attended.as<float>(),
-               stream);
+  cache.attend(layer, buffers.queries.as<float>(), buffers.exact_tokens.as<int32_t>(),
+               buffers.attended.as<float>(), stream);
 }
 
 void DeviceBatch::Parts::record_layer_small(int layer, bool with_attention) {
@@ -94,7 +95,8 @@ void DeviceBatch::Parts::record_layer_small(int layer, bool with_attention) {
   const float* next = is_last ? model.weights.output_norm
                               : model.weights.layers[static_cast<size_t>(layer) + 1].attention_norm;
   const auto out = [&](const float* norm) {
-    return StreamOut{buffers.x.as<float>(), buffers.weighted.as<float>(), norm, buffers.square_sums.as<float>()};
+    return StreamOut{buffers.x.as<float>(), buffers.weighted.as<float>(), norm,
+                     buffers.square_sums.as<float>()};
   };
   multiply_store(w.qkv, vectors(buffers.weighted, width, true), buffers.qkv.as<float>(), w.qkv.rows, stream);
   record_heads(layer, with_attention);
@@ -140,11 +142,13 @@ void DeviceBatch::Parts::record_step(bool with_attention) {
     }
   }
   if (is_small(n)) {
-    multiply_store(w.head, vectors(buffers.weighted, width, true), buffers.logits.as<float>(), w.head.rows, stream);
-  } else {
-    normalise_rows(buffers.x.as<float>(), w.output_norm, c.norm_epsilon, n, width, buffers.rounded.as<uint16_t>(),
+    multiply_store(w.head, vectors(buffers.weighted, width, true), buffers.logits.as<float>(), w.head.rows,
                    stream);
-    gemm.multiply(w.head, buffers.rounded.as<uint16_t>(), n, buffers.logits.as<float>(), w.head.rows, false, stream);
+  } else {
+    normalise_rows(buffers.x.as<float>(), w.output_norm, c.norm_epsilon, n, width,
+                   buffers.rounded.as<uint16_t>(), stream);
+    gemm.multiply(w.head, buffers.rounded.as<uint16_t>(), n, buffers.logits.as<float>(), w.head.rows, false,
+                  stream);
   }
   choose(0, n, true);
 }
@@ -153,12 +157,17 @@ void DeviceBatch::Parts::choose(int first, int n_chosen, bool advances) {
   const DeviceSampling& s = options.sampling;
   const auto vocabulary = static_cast<int>(model.config.vocabulary);
   const auto n_choices = options.choice_tokens > 0 ? static_cast<int>(options.choice_tokens) : vocabulary;
-  const Choice choice = {static_cast<float>(s.temperature), s.top_k, s.top_p, s.min_p, buffers.banned.as<int32_t>(),
-                         static_cast<int>(s.banned.size())};
-  const ChoiceOut out = {buffers.tokens.as<int32_t>(), buffers.random.as<uint64_t>(), buffers.n_before.as<int32_t>(),
-                         buffers.step.as<uint32_t>(),  ring.data(),                   kRing};
-  choose_tokens(buffers.logits.as<float>() + int64_t{first} * vocabulary, vocabulary, n_choices, first, n_chosen, n,
-                choice, out, advances, stream);
+  const Choice choice = {
+      static_cast<float>(s.temperature), s.top_k, s.top_p, s.min_p, buffers.banned.as<int32_t>(),
+      static_cast<int>(s.banned.size())};
+  const ChoiceOut out = {buffers.tokens.as<int32_t>(),
+                         buffers.random.as<uint64_t>(),
+                         buffers.n_before.as<int32_t>(),
+                         buffers.step.as<uint32_t>(),
+                         ring.data(),
+                         kRing};
+  choose_tokens(buffers.logits.as<float>() + int64_t{first} * vocabulary, vocabulary, n_choices, first,
+                n_chosen, n, choice, out, advances, stream);
 }
 
 }  // namespace quire::gpu

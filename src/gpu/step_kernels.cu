@@ -30,7 +30,8 @@ __device__ void turn(const Angles& angles, int row, int position) {
   }
 }
 
-__global__ void begin_kernel(DeviceMatrix embedding, float scale, StepState state, Angles angles, EmbedOut out) {
+__global__ void begin_kernel(DeviceMatrix embedding, float scale, StepState state, Angles angles,
+                             EmbedOut out) {
   const int row = (int)blockIdx.y;
   const int width = embedding.columns;
   const int at = (int)(blockIdx.x * blockDim.x + threadIdx.x);
@@ -65,8 +66,8 @@ __device__ float turned(const HeadShape& s, const float* row, const float* bias,
   return d < angles.half ? x * c - get(d + angles.half) * sine : x * c + get(d - angles.half) * sine;
 }
 
-__global__ void step_heads_kernel(HeadShape s, const float* qkv, const float* bias, Angles angles, StepState state,
-                                  float* queries, ExactPages pages) {
+__global__ void step_heads_kernel(HeadShape s, const float* qkv, const float* bias, Angles angles,
+                                  StepState state, float* queries, ExactPages pages) {
   const int row = (int)blockIdx.y;
   const int at = (int)(blockIdx.x * blockDim.x + threadIdx.x);
   let_next_begin();
@@ -84,19 +85,20 @@ __global__ void step_heads_kernel(HeadShape s, const float* qkv, const float* bi
   const bool is_key = head < s.n_heads + s.n_kv_heads;
   const cuda::RowPlane& plane = is_key ? pages.keys : pages.values;
   const int kv_head = head - s.n_heads - (is_key ? 0 : s.n_kv_heads);
-  auto* to = reinterpret_cast<uint16_t*>(
-      const_cast<uint8_t*>(plane.data) + page * plane.page_stride + kv_head * plane.head_stride);
+  auto* to = reinterpret_cast<uint16_t*>(const_cast<uint8_t*>(plane.data) + page * plane.page_stride +
+                                         kv_head * plane.head_stride);
   to[token % kTokensPerPage * s.head_dim + d] = rounded(x, pages.format);
 }
 
-__global__ void prompt_heads_kernel(HeadShape s, const float* qkv, const float* bias, Angles angles, Format format,
-                                    PromptRows out) {
+__global__ void prompt_heads_kernel(HeadShape s, const float* qkv, const float* bias, Angles angles,
+                                    Format format, PromptRows out) {
   const int row = (int)blockIdx.y;
   const int at = (int)(blockIdx.x * blockDim.x + threadIdx.x);
   if (at >= row_width(s)) return;
   const int head = at / s.head_dim;
   const int d = at % s.head_dim;
-  const uint16_t x = rounded(turned(s, qkv + (int64_t)row * row_width(s), bias, head, d, angles, row), format);
+  const uint16_t x =
+      rounded(turned(s, qkv + (int64_t)row * row_width(s), bias, head, d, angles, row), format);
   if (head < s.n_heads) {
     out.queries[(int64_t)row * s.n_heads * s.head_dim + at] = x;
     return;
@@ -117,7 +119,8 @@ __global__ void embed_kernel(DeviceMatrix embedding, float scale, const int32_t*
   if (at < width) x[row * width + at] = number(embedding.data + (int64_t)tokens[row] * width + at) * scale;
 }
 
-__global__ void normalise_kernel(const float* x, const float* weight, float epsilon, int width, uint16_t* out) {
+__global__ void normalise_kernel(const float* x, const float* weight, float epsilon, int width,
+                                 uint16_t* out) {
   __shared__ float sums[kThreads / 32];
   const float* from = x + (int64_t)blockIdx.x * width;
   let_next_begin();
@@ -159,7 +162,8 @@ __global__ void convert_kernel(uint16_t* x, int64_t n) {
 }
 
 // A block a row of all KV heads.
-__global__ void pages_kernel(HeadShape s, PromptRows rows, int first, ExactPages pages, const int32_t* table) {
+__global__ void pages_kernel(HeadShape s, PromptRows rows, int first, ExactPages pages,
+                             const int32_t* table) {
   const int row = (int)blockIdx.x;
   const int page = table[row / kTokensPerPage];
   for (int i = (int)threadIdx.x; i < 2 * s.n_kv_heads * s.head_dim; i += (int)blockDim.x) {
@@ -168,9 +172,10 @@ __global__ void pages_kernel(HeadShape s, PromptRows rows, int first, ExactPages
     const bool is_key = i < s.n_kv_heads * s.head_dim;
     const cuda::RowPlane& plane = is_key ? pages.keys : pages.values;
     const uint16_t* from = is_key ? rows.keys : rows.values;
-    auto* to = reinterpret_cast<uint16_t*>(
-        const_cast<uint8_t*>(plane.data) + page * plane.page_stride + kv_head * plane.head_stride);
-    to[row % kTokensPerPage * s.head_dim + d] = from[((int64_t)kv_head * rows.stride + first + row) * s.head_dim + d];
+    auto* to = reinterpret_cast<uint16_t*>(const_cast<uint8_t*>(plane.data) + page * plane.page_stride +
+                                           kv_head * plane.head_stride);
+    to[row % kTokensPerPage * s.head_dim + d] =
+        from[((int64_t)kv_head * rows.stride + first + row) * s.head_dim + d];
   }
 }
 
@@ -180,8 +185,8 @@ __device__ Frame frame_of(const cuda::FramePlane& plane, int kv_head, int d) {
 }
 
 // Half a warp a head.
-__global__ void frame_kernel(HeadShape s, const float* queries, cuda::FramePlane plane, float scale, float* framed,
-                             float* bias) {
+__global__ void frame_kernel(HeadShape s, const float* queries, cuda::FramePlane plane, float scale,
+                             float* framed, float* bias) {
   __shared__ float row[kMaxHeadDim];
   const int head = (int)blockIdx.x;
   const int64_t at = (int64_t)blockIdx.y * s.n_heads + head;
@@ -219,21 +224,23 @@ dim3 grid(int columns, int rows) { return dim3(blocks(columns), static_cast<unsi
 
 }  // namespace
 
-void begin_step(const DeviceMatrix& embedding, float scale, const StepState& state, int n, const Angles& angles,
-                const EmbedOut& out, cuda::Stream stream) {
-  launch_step(begin_kernel, grid(embedding.columns, n), kThreads, 0, stream, embedding, scale, state, angles, out);
+void begin_step(const DeviceMatrix& embedding, float scale, const StepState& state, int n,
+                const Angles& angles, const EmbedOut& out, cuda::Stream stream) {
+  launch_step(begin_kernel, grid(embedding.columns, n), kThreads, 0, stream, embedding, scale, state, angles,
+              out);
 }
 
 void finish_step_heads(const HeadShape& shape, const float* qkv, const float* bias, const Angles& angles,
                        const StepState& state, int n, float* queries, const ExactPages& pages,
                        cuda::Stream stream) {
-  launch_step(step_heads_kernel, grid(row_width(shape), n), kThreads, 0, stream, shape, qkv, bias, angles, state, queries,
-              pages);
+  launch_step(step_heads_kernel, grid(row_width(shape), n), kThreads, 0, stream, shape, qkv, bias, angles,
+              state, queries, pages);
 }
 
-void finish_prompt_heads(const HeadShape& shape, const float* qkv, const float* bias, const Angles& angles, int n,
-                         Format format, const PromptRows& out, cuda::Stream stream) {
-  prompt_heads_kernel<<<grid(row_width(shape), n), kThreads, 0, stream>>>(shape, qkv, bias, angles, format, out);
+void finish_prompt_heads(const HeadShape& shape, const float* qkv, const float* bias, const Angles& angles,
+                         int n, Format format, const PromptRows& out, cuda::Stream stream) {
+  prompt_heads_kernel<<<grid(row_width(shape), n), kThreads, 0, stream>>>(shape, qkv, bias, angles, format,
+                                                                          out);
   cuda::check(cudaGetLastError(), "finishing heads");
 }
 
@@ -250,7 +257,8 @@ void embed_rows(const DeviceMatrix& embedding, float scale, const int32_t* token
 
 void normalise_rows(const float* x, const float* weight, float epsilon, int n, int width, uint16_t* out,
                     cuda::Stream stream) {
-  launch_step(normalise_kernel, dim3(static_cast<unsigned>(n)), kThreads, 0, stream, x, weight, epsilon, width, out);
+  launch_step(normalise_kernel, dim3(static_cast<unsigned>(n)), kThreads, 0, stream, x, weight, epsilon,
+              width, out);
 }
 
 void gate_rows(const float* gate_up, int n, int half, uint16_t* out, cuda::Stream stream) {
@@ -273,15 +281,15 @@ void copy_to_pages(const HeadShape& shape, const PromptRows& rows, int first, in
   cuda::check(cudaGetLastError(), "copying rows to pages");
 }
 
-void frame_queries(const HeadShape& shape, const float* queries, int n, const cuda::FramePlane& frame, float scale,
-                   float* framed, float* bias, cuda::Stream stream) {
+void frame_queries(const HeadShape& shape, const float* queries, int n, const cuda::FramePlane& frame,
+                   float scale, float* framed, float* bias, cuda::Stream stream) {
   const dim3 heads(static_cast<unsigned>(shape.n_heads), static_cast<unsigned>(n));
   frame_kernel<<<heads, cuda::kRowLanes, 0, stream>>>(shape, queries, frame, scale, framed, bias);
   cuda::check(cudaGetLastError(), "turning queries");
 }
 
-void unframe_outputs(const HeadShape& shape, int n, const cuda::FramePlane& frame, const float* bias, float* outputs,
-                     float* log_sums, cuda::Stream stream) {
+void unframe_outputs(const HeadShape& shape, int n, const cuda::FramePlane& frame, const float* bias,
+                     float* outputs, float* log_sums, cuda::Stream stream) {
   const dim3 heads(static_cast<unsigned>(shape.n_heads), static_cast<unsigned>(n));
   unframe_kernel<<<heads, cuda::kRowLanes, 0, stream>>>(shape, frame, bias, outputs, log_sums);
   cuda::check(cudaGetLastError(), "turning outputs back");

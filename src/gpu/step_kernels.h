@@ -13,10 +13,10 @@ namespace quire::gpu {
 
 // Sequences of a batch as a step sees them; all on the device.
 struct StepState {
-  int32_t* tokens;          // [n] what the step takes in
-  int32_t* n_before;        // [n] tokens in the cache before the step
-  const int32_t* first;     // [n] of these so many first ones have left the exact pages
-  int32_t* exact_tokens;    // [n] rows of exact pages with the step's own
+  int32_t* tokens;        // [n] what the step takes in
+  int32_t* n_before;      // [n] tokens in the cache before the step
+  const int32_t* first;   // [n] of these so many first ones have left the exact pages
+  int32_t* exact_tokens;  // [n] rows of exact pages with the step's own
 };
 
 // How heads turn, and where. Of one step or chunk: angles [n][half] of each row.
@@ -36,8 +36,8 @@ struct EmbedOut {
   const float* next_weight;
   float* square_sums;
 };
-void begin_step(const DeviceMatrix& embedding, float scale, const StepState& state, int n, const Angles& angles,
-                const EmbedOut& out, cuda::Stream stream);
+void begin_step(const DeviceMatrix& embedding, float scale, const StepState& state, int n,
+                const Angles& angles, const EmbedOut& out, cuda::Stream stream);
 
 // Heads of a row side by side: queries, keys, values.
 struct HeadShape {
@@ -56,8 +56,8 @@ struct ExactPages {
   int page_table_stride;
 };
 
-// A step's heads get their bias (nullptr: none) and turn; queries [n][n_heads][head_dim] are written, keys and
-// values go behind the last row of their sequence.
+// A step's heads get their bias (nullptr: none) and turn; queries [n][n_heads][head_dim] are written, keys
+// and values go behind the last row of their sequence.
 void finish_step_heads(const HeadShape& shape, const float* qkv, const float* bias, const Angles& angles,
                        const StepState& state, int n, float* queries, const ExactPages& pages,
                        cuda::Stream stream);
@@ -71,8 +71,8 @@ struct PromptRows {
   int stride;
   int first;
 };
-void finish_prompt_heads(const HeadShape& shape, const float* qkv, const float* bias, const Angles& angles, int n,
-                         Format format, const PromptRows& out, cuda::Stream stream);
+void finish_prompt_heads(const HeadShape& shape, const float* qkv, const float* bias, const Angles& angles,
+                         int n, Format format, const PromptRows& out, cuda::Stream stream);
 // Of positions first .. first + n - 1.
 void make_angles(const Angles& angles, int first, int n, cuda::Stream stream);
 
@@ -94,10 +94,10 @@ void copy_to_pages(const HeadShape& shape, const PromptRows& rows, int first, in
                    const int32_t* table, cuda::Stream stream);
 
 // Queries [n][n_heads][head_dim] into the frames of their KV heads, and what centred keys take off scores.
-void frame_queries(const HeadShape& shape, const float* queries, int n, const cuda::FramePlane& frame, float scale,
-                   float* framed, float* bias, cuda::Stream stream);
+void frame_queries(const HeadShape& shape, const float* queries, int n, const cuda::FramePlane& frame,
+                   float scale, float* framed, float* bias, cuda::Stream stream);
 // Outputs of attention out of the frames, in place; log_sums take the bias back.
-void unframe_outputs(const HeadShape& shape, int n, const cuda::FramePlane& frame, const float* bias, float* outputs,
-                     float* log_sums, cuda::Stream stream);
+void unframe_outputs(const HeadShape& shape, int n, const cuda::FramePlane& frame, const float* bias,
+                     float* outputs, float* log_sums, cuda::Stream stream);
 
 }  // namespace quire::gpu

@@ -16,8 +16,8 @@ class Places {
   explicit Places(uint8_t* base) : base_(base) {}
 
   DeviceMatrix matrix(size_t rows, size_t columns) {
-    return {reinterpret_cast<const uint16_t*>(take(rows * columns * sizeof(uint16_t))), static_cast<int>(rows),
-            static_cast<int>(columns)};
+    return {reinterpret_cast<const uint16_t*>(take(rows * columns * sizeof(uint16_t))),
+            static_cast<int>(rows), static_cast<int>(columns)};
   }
   const float* vector(size_t n) { return reinterpret_cast<const float*>(take(n * sizeof(float))); }
   const double* doubles(size_t n) { return reinterpret_cast<const double*>(take(n * sizeof(double))); }
@@ -74,8 +74,8 @@ std::string use_device(int device) {
   const int n = cuda::device_count();
   if (n == 0) cuda::require_device();
   if (device < 0 || device >= n) {
-    throw DeviceError("there is no CUDA device " + std::to_string(device) + ": there are " + std::to_string(n) +
-                      ", counted from 0");
+    throw DeviceError("there is no CUDA device " + std::to_string(device) + ": there are " +
+                      std::to_string(n) + ", counted from 0");
   }
   cuda::check(cudaSetDevice(device), "taking the device");
   cuda::require_device();

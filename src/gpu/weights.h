@@ -11,7 +11,7 @@
 namespace quire::gpu {
 
 struct LayerWeights {
-  DeviceMatrix qkv;     // rows of q, k, v; heads of q and k in half-split order (model/tensors.h)
+  DeviceMatrix qkv;  // rows of q, k, v; heads of q and k in half-split order (model/tensors.h)
   DeviceMatrix output;
   DeviceMatrix gate_up;  // rows of the gate, then of up
   DeviceMatrix down;
@@ -43,7 +43,8 @@ struct WeightsShape {
   bool biases = false;
 };
 
-// Memory for the weights, with all places in it but nothing written except the frequencies. Throws DeviceError.
+// Memory for the weights, with all places in it but nothing written except the frequencies. Throws
+// DeviceError.
 Weights reserve_weights(const ModelConfig& config, const WeightsShape& shape);
 
 // Makes `device` the thread's, and gives its name. Throws DeviceError where there is none of that number.

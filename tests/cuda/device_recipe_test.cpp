@@ -51,11 +51,13 @@ TEST(DeviceRecipeTest, RefusesTheRestInASentence) {
   dense.index = IndexBudget{.dense_layers = 2};
   Recipe full_rows = coded(Code::kSignVq, Code::kSignVq);
   full_rows.full_rows = 64;
-  for (const Recipe& recipe : {coded(Code::kPolar4, Code::kPolar4), coded(Code::kTurbo2, Code::kTurbo4),
-                               coded(Code::kQ8, Code::kQ4), coded(Code::kNested4, Code::kNested3), dense, full_rows,
-                               Recipe(Format::kF32, Format::kF32), Recipe(Format::kF16, Format::kBF16)}) {
+  for (const Recipe& recipe :
+       {coded(Code::kPolar4, Code::kPolar4), coded(Code::kTurbo2, Code::kTurbo4), coded(Code::kQ8, Code::kQ4),
+        coded(Code::kNested4, Code::kNested3), dense, full_rows, Recipe(Format::kF32, Format::kF32),
+        Recipe(Format::kF16, Format::kBF16)}) {
     EXPECT_EQ(refusal(recipe).find("recipe 'the recipe' "), 0u);
-    EXPECT_NE(refusal(recipe).find(", which the CUDA device does not do: use --device cpu"), std::string::npos);
+    EXPECT_NE(refusal(recipe).find(", which the CUDA device does not do: use --device cpu"),
+              std::string::npos);
   }
 }
 

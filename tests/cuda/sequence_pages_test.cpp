@@ -14,7 +14,8 @@ using gpu::kPageTokens;
 using gpu::PagesShape;
 using gpu::SequencePages;
 
-// Exact pages of all sequences, and coded ones, as the tables have them: no page has two owners but shared ones.
+// Exact pages of all sequences, and coded ones, as the tables have them: no page has two owners but shared
+// ones.
 void expect_tables(const SequencePages& pages, const std::vector<int>& lengths, bool shared) {
   const PagesShape& shape = pages.shape();
   std::set<int> exact, coded;
@@ -72,7 +73,8 @@ TEST(SequencePagesTest, SurviveAnyOrderOfSteps) {
         pages.crop(s, 0, copies);
         n = 0;
       } else if (kind == 1) {
-        n -= static_cast<int>(random.below(static_cast<uint64_t>(n - std::max(1, pages.coded_tokens(s)) + 1)));
+        n -=
+            static_cast<int>(random.below(static_cast<uint64_t>(n - std::max(1, pages.coded_tokens(s)) + 1)));
         pages.crop(s, n, copies);
       } else if (n < shape.most_tokens) {
         pages.grow(s);

@@ -46,7 +46,8 @@ TEST_F(DeviceBatches, EqualSingleSequences) {
       const auto together = run(recipe, 0, n);
       double most = 0;
       for (int i = 0; i < n; ++i) {
-        most = std::max(most, kl_divergence(single[static_cast<size_t>(i)], together[static_cast<size_t>(i)]));
+        most =
+            std::max(most, kl_divergence(single[static_cast<size_t>(i)], together[static_cast<size_t>(i)]));
       }
       std::printf("%-8s batch of %2d: largest KL to the single run %.2e\n", recipe, n, most);
       // Products of up to 8 are the same sums; larger ones round activations to bf16.
@@ -85,7 +86,8 @@ TEST_F(DeviceBatches, ForksAndCropsAreAsComputedAnew) {
 TEST_F(DeviceBatches, DrawAsTheCpuDoes) {
   for (const int top_k : {1, 40, 1000}) {
     gpu::BatchOptions with = options("full", 1, kContext);
-    with.sampling = {.temperature = 1.3, .top_k = top_k, .top_p = 0.97, .min_p = 0.001, .seed = 7, .banned = {}};
+    with.sampling = {
+        .temperature = 1.3, .top_k = top_k, .top_p = 0.97, .min_p = 0.001, .seed = 7, .banned = {}};
     const auto device = batch(with);
     Sampler sampler({.temperature = 1.3, .top_k = top_k, .top_p = 0.97, .min_p = 0.001, .seed = 7});
     device->prefill(0, text(0, 20));

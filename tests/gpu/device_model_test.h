@@ -53,7 +53,9 @@ class DeviceModelTest : public testing::Test {
   }
   static Engine& engine() { return loaded()->engine; }
   static const gpu::DeviceModel& model() { return loaded()->model; }
-  static std::span<const int32_t> text(size_t first, size_t n) { return std::span(loaded()->text).subspan(first, n); }
+  static std::span<const int32_t> text(size_t first, size_t n) {
+    return std::span(loaded()->text).subspan(first, n);
+  }
 
   static gpu::BatchOptions options(const std::string& recipe, int n_sequences, size_t context) {
     gpu::BatchOptions options;

@@ -57,8 +57,8 @@ class DeviceLogits : public DeviceModelTest {
       device->take_tokens();
       compare(1);
     }
-    std::printf("%-28s %4d tokens behind %4zu: KL mean %.2e, most %.2e, other top-1 %d\n", recipe.c_str(), distance.n,
-                n_prompt, distance.kl_mean(), distance.kl_most, distance.n_other_top);
+    std::printf("%-28s %4d tokens behind %4zu: KL mean %.2e, most %.2e, other top-1 %d\n", recipe.c_str(),
+                distance.n, n_prompt, distance.kl_mean(), distance.kl_most, distance.n_other_top);
     return distance;
   }
 };
@@ -72,13 +72,13 @@ TEST_P(ForcedLogits, AreThoseOfTheCpu) {
   EXPECT_EQ(distance.n_other_top, 0);
 }
 
-// Two bits a channel of keys: where weights are rounded a number changes its code now and then, by a third of the
-// channel's range. Missed by a factor of three (docs/results/cuda-model.md).
+// Two bits a channel of keys: where weights are rounded a number changes its code now and then, by a third of
+// the channel's range. Missed by a factor of three (docs/results/cuda-model.md).
 TEST_F(DeviceLogits, OfKivi2AreNear) { EXPECT_LE(force("kivi2", 1100, 220).kl_mean(), 5e-3); }
 INSTANTIATE_TEST_SUITE_P(Recipes, ForcedLogits,
-                         testing::Values("full", "k=bf16,v=bf16", "turbo4", "turbo3", "turbo2", "k=turbo4,v=turbo3",
-                                         "q8", "q4", "kivi4", "quire", "quire(budget=100%)",
-                                         "quire(mass=0.9)", "turbo4(sink=0,tail=128)"));
+                         testing::Values("full", "k=bf16,v=bf16", "turbo4", "turbo3", "turbo2",
+                                         "k=turbo4,v=turbo3", "q8", "q4", "kivi4", "quire",
+                                         "quire(budget=100%)", "quire(mass=0.9)", "turbo4(sink=0,tail=128)"));
 
 // From the first token on, over the borders of the first pages and the first coding.
 TEST_F(DeviceLogits, FromTheFirstTokenOn) {

@@ -36,7 +36,8 @@ struct LibraryAttention::State {
 
   State() {
     if (fe::cudnn_dlhandle == nullptr) fe::cudnn_dlhandle = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_GLOBAL);
-    if (fe::cudnn_dlhandle == nullptr || fe::detail::create_handle(&handle) != CUDNN_STATUS_SUCCESS) handle = nullptr;
+    if (fe::cudnn_dlhandle == nullptr || fe::detail::create_handle(&handle) != CUDNN_STATUS_SUCCESS)
+      handle = nullptr;
   }
   ~State() {
     if (handle != nullptr) fe::detail::destroy_handle(handle);
@@ -50,7 +51,8 @@ struct LibraryAttention::State {
     graph->set_io_data_type(a.format == Format::kF16 ? fe::DataType_t::HALF : fe::DataType_t::BFLOAT16)
         .set_intermediate_data_type(fe::DataType_t::FLOAT)
         .set_compute_data_type(fe::DataType_t::FLOAT);
-    const auto tensor = [&](const char* name, Place place, std::vector<int64_t> dims, std::vector<int64_t> strides) {
+    const auto tensor = [&](const char* name, Place place, std::vector<int64_t> dims,
+                            std::vector<int64_t> strides) {
       return graph->tensor(
           fe::graph::Tensor_attributes().set_name(name).set_uid(place).set_dim(dims).set_stride(strides));
     };
@@ -58,7 +60,8 @@ struct LibraryAttention::State {
     const std::vector<int64_t> query_strides = {int64_t{a.n} * a.n_heads * d, d, a.n_heads * d, 1};
     const std::vector<int64_t> key_dims = {1, a.n_kv_heads, n_keys, d};
     const std::vector<int64_t> key_strides = {int64_t{a.n_kv_heads} * a.stride * d, a.stride * d, d, 1};
-    auto attributes = fe::graph::SDPA_attributes().set_name("attention").set_generate_stats(false).set_attn_scale(a.scale);
+    auto attributes =
+        fe::graph::SDPA_attributes().set_name("attention").set_generate_stats(false).set_attn_scale(a.scale);
     attributes.set_diagonal_alignment(fe::DiagonalAlignment_t::BOTTOM_RIGHT).set_diagonal_band_right_bound(0);
     auto [out, stats] = graph->sdpa(tensor("queries", kQueries, query_dims, query_strides),
                                     tensor("keys", kKeys, key_dims, key_strides),
@@ -68,8 +71,8 @@ struct LibraryAttention::State {
   }
 
   Plan& plan_for(const PromptAttention& a) {
-    const auto [found, is_new] = plans.try_emplace(
-        Shape{a.n, a.first + a.n, a.stride, a.n_heads, a.n_kv_heads, a.head_dim, a.format});
+    const auto [found, is_new] =
+        plans.try_emplace(Shape{a.n, a.first + a.n, a.stride, a.n_heads, a.n_kv_heads, a.head_dim, a.format});
     Plan& plan = found->second;
     if (!is_new) return plan;
     auto graph = make_graph(a);

@@ -31,13 +31,14 @@ inline bool overlaps_launches() {
   int device = 0;
   int major = 0;
   cuda::check(cudaGetDevice(&device), "asking for the device");
-  cuda::check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "asking for its kind");
+  cuda::check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
+              "asking for its kind");
   return major >= 9;
 }
 
 template <class... Parameters, class... Arguments>
-void launch_step(void (*kernel)(Parameters...), dim3 grid, int n_threads, size_t shared_bytes, cuda::Stream stream,
-                 Arguments&&... arguments) {
+void launch_step(void (*kernel)(Parameters...), dim3 grid, int n_threads, size_t shared_bytes,
+                 cuda::Stream stream, Arguments&&... arguments) {
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attribute.val.programmaticStreamSerializationAllowed = 1;

@@ -8,7 +8,8 @@ namespace quire::gpu {
 namespace {
 
 [[noreturn]] void refuse() {
-  throw DeviceError("this Quire was built without CUDA, so it has no --device cuda (build it with the preset cuda)");
+  throw DeviceError(
+      "this Quire was built without CUDA, so it has no --device cuda (build it with the preset cuda)");
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ void require_device() {
   check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "asking for its kind");
   if (major < 8) {
     throw DeviceError("the CUDA device has compute capability " + std::to_string(major) +
-                ".x; 8.0 or newer is needed");
+                      ".x; 8.0 or newer is needed");
   }
 }
 
@@ -48,8 +48,8 @@ DeviceBuffer::DeviceBuffer(size_t n_bytes) {
     size_t free_bytes = 0;
     size_t all_bytes = 0;
     check(cudaMemGetInfo(&free_bytes, &all_bytes), "asking for free memory");
-    throw DeviceError("the CUDA device has no room for " + std::to_string(n_bytes) +
-                " bytes: " + std::to_string(free_bytes) + " of " + std::to_string(all_bytes) + " are free");
+    throw DeviceError("the CUDA device has no room for " + std::to_string(n_bytes) + " bytes: " +
+                      std::to_string(free_bytes) + " of " + std::to_string(all_bytes) + " are free");
   }
   check(result, "reserving memory");
   data_ = static_cast<std::byte*>(data);

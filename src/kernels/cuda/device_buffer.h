@@ -18,8 +18,8 @@ int device_count();
 // none is.
 void refuse_allocation(int n);
 
-// Uninitialised bytes. Throws DeviceError when the device refuses: the sentence says how much was asked for and is
-// free.
+// Uninitialised bytes. Throws DeviceError when the device refuses: the sentence says how much was asked for
+// and is free.
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
