@@ -20,9 +20,9 @@ std::optional<int> nested_bits(Code code) {
   return 2 + static_cast<int>(code) - static_cast<int>(Code::kNested2);
 }
 
-bool is_panel(Code code) {
-  return code == Code::kQ8 || code == Code::kQ4 || code == Code::kKivi2 || code == Code::kKivi4;
-}
+// Not kivi2, which there are kernels for: two bits a channel change with the rounding of weights to bf16, and
+// predictions with them (docs/results/cuda-model.md).
+bool is_panel(Code code) { return code == Code::kQ8 || code == Code::kQ4 || code == Code::kKivi4; }
 
 class Reader {
  public:
@@ -63,7 +63,7 @@ class Reader {
     } else if (is_panel(result_.keys) && result_.keys == result_.values) {
       result_.kind = AttentionKind::kPanels;
     } else {
-      refuse("has codes without a kernel for attention");
+      refuse("has codes that are not among turbo, q8, q4, kivi4");
     }
   }
 

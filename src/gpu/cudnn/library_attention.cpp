@@ -70,18 +70,19 @@ struct LibraryAttention::State {
     return graph;
   }
 
-  Plan& plan_for(const PromptAttention& a) {
-    const auto [found, is_new] =
-        plans.try_emplace(Shape{a.n, a.first + a.n, a.stride, a.n_heads, a.n_kv_heads, a.head_dim, a.format});
-    Plan& plan = found->second;
-    if (!is_new) return plan;
-    auto graph = make_graph(a);
+  // Kept once it is whole: where memory for it is refused it is made anew the next time.
+  const Plan& plan_for(const PromptAttention& a) {
+    const Shape shape = {a.n, a.first + a.n, a.stride, a.n_heads, a.n_kv_heads, a.head_dim, a.format};
+    const auto found = plans.find(shape);
+    if (found != plans.end()) return found->second;
+    Plan plan;
+    const auto graph = make_graph(a);
     int64_t n_bytes = 0;
     if (graph->build(handle, {fe::HeurMode_t::A}).is_good() && graph->get_workspace_size(n_bytes).is_good()) {
       plan.workspace = cuda::DeviceBuffer(static_cast<size_t>(n_bytes));
       plan.graph = graph;
     }
-    return plan;
+    return plans.emplace(shape, std::move(plan)).first->second;
   }
 
   cudnnHandle_t handle = nullptr;
@@ -93,7 +94,7 @@ LibraryAttention::~LibraryAttention() = default;
 
 void LibraryAttention::attend(const PromptAttention& a, cuda::Stream stream) {
   if (state_->handle == nullptr) return attend_prompt(a, stream);
-  State::Plan& plan = state_->plan_for(a);
+  const State::Plan& plan = state_->plan_for(a);
   if (plan.graph == nullptr) return attend_prompt(a, stream);
   std::unordered_map<int64_t, void*> places = {{kQueries, const_cast<uint16_t*>(a.queries)},
                                                {kKeys, const_cast<uint16_t*>(a.keys)},
