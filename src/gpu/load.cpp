@@ -19,7 +19,7 @@ constexpr size_t kPieceBytes = size_t{16} << 20;  // decoded at a time
 
 class Loader {
  public:
-  Loader(const GgufFile& file, const ModelConfig& config, const Weights& weights)
+  Loader(const GgufFile& file, const ModelConfig& config, Weights& weights)
       : file_(file), config_(config), weights_(weights) {}
 
   void load() {
@@ -68,8 +68,7 @@ class Loader {
 
   void put(const void* to, const void* from, size_t n_bytes) {
     const auto* base = weights_.memory.as<uint8_t>();
-    const_cast<cuda::DeviceBuffer&>(weights_.memory)
-        .write(from, n_bytes, static_cast<size_t>(static_cast<const uint8_t*>(to) - base));
+    weights_.memory.write(from, n_bytes, static_cast<size_t>(static_cast<const uint8_t*>(to) - base));
   }
 
   // Row r of the matrix is row order[r] of the tensor.
@@ -116,7 +115,7 @@ class Loader {
 
   const GgufFile& file_;
   const ModelConfig& config_;
-  const Weights& weights_;
+  Weights& weights_;
   std::set<std::string> taken_;
   std::vector<float> row_;
   std::vector<uint16_t> rows_;

@@ -5,6 +5,8 @@
 //
 // Small batches fold norms, sums and gates into the products (gpu/gemv.h); large ones have kernels for these
 // around the library's products.
+#include <algorithm>
+
 #include "gpu/batch_parts.h"
 
 namespace quire::gpu {

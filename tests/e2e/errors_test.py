@@ -1,4 +1,4 @@
-"""Bad input: one sentence on stderr, exit code 2, nothing on stdout."""
+"""Bad input: one sentence on stderr, exit code 2 (3: no device), nothing on stdout."""
 
 from quire_cli import CAPITAL, MODEL, QuireTest, call, main, prose
 
@@ -60,6 +60,13 @@ class Errors(QuireTest):
         self.refused("run", "-m", self.folder, "-p", CAPITAL)
         self.refused("chat", "-m", "/dev/null")
         self.refused("tokenize", "-m", self.folder / "none.gguf", "-p", "a", says="none.gguf")
+
+    def test_devices(self):
+        self.run_refused("--device", "gpu", says="cuda:N")
+        self.run_refused("--device", "cuda", "--repeat-penalty", 1.1, says="--repeat-penalty")
+        self.refused("run", "-m", MODEL, "-p", CAPITAL, "--device", "cuda:99", says="CUDA", code=3)
+        self.refused("bench", "--device", "cuda:99", "--random-weights", "llama-3.1-8b", says="CUDA", code=3)
+        self.refused("bench", "--device", "cuda", says="--random-weights")
 
     def test_flags_that_exclude_each_other(self):
         self.run_refused("--chat", "--raw")
