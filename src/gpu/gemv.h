@@ -1,8 +1,8 @@
 // Products of a matrix in bf16 and a few vectors in f32, bound by reading the matrix once.
 //
 // A block of eight warps takes 16 rows; its warps go through the columns side by side. Vectors are split into
-// two bf16 numbers, so that tensor-core products lose nothing against f32: a result hangs on its row and vector alone,
-// not on how many vectors there are.
+// two bf16 numbers, so that tensor-core products lose nothing against f32: a result hangs on its row and
+// vector alone, not on how many vectors there are.
 //
 // The RMS norm before a product is taken out of it: vectors come in multiplied by the norm's weights, and
 // results are divided by the root of the mean square, of which the kernel that wrote the vectors leaves sums

@@ -61,8 +61,8 @@ class DeviceLogits : public DeviceModelTest {
       compare(1);
     }
     std::printf("%-28s %4d tokens behind %4zu: KL mean %.2e, most %.2e, other top-1 %d, by %.3f\n",
-                recipe.c_str(), distance.n, n_prompt, distance.kl_mean(), distance.kl_most, distance.n_other_top,
-                static_cast<double>(distance.most_margin));
+                recipe.c_str(), distance.n, n_prompt, distance.kl_mean(), distance.kl_most,
+                distance.n_other_top, static_cast<double>(distance.most_margin));
     return distance;
   }
 };
@@ -80,9 +80,9 @@ TEST_P(ForcedLogits, AreThoseOfTheCpu) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Recipes, ForcedLogits,
-                         testing::Values("full", "k=bf16,v=bf16", "turbo4", "turbo3", "turbo2", "k=turbo4,v=turbo3",
-                                         "q8", "q4", "kivi4", "quire", "quire(budget=100%)", "quire(mass=0.9)",
-                                         "turbo4(sink=0,tail=128)"));
+                         testing::Values("full", "k=bf16,v=bf16", "turbo4", "turbo3", "turbo2",
+                                         "k=turbo4,v=turbo3", "q8", "q4", "kivi4", "quire",
+                                         "quire(budget=100%)", "quire(mass=0.9)", "turbo4(sink=0,tail=128)"));
 
 // From the first token on, over the borders of the first pages and the first coding.
 TEST_F(DeviceLogits, FromTheFirstTokenOn) {
