@@ -68,8 +68,9 @@ TEST(TierLimit, WhatAPredictionTakesCountsAndIsRefusedBefore) {
     const uint64_t named = run.cache->size_bytes() - run.cache->store().size_bytes();
     EXPECT_GE(run.cache->step_bytes(), named + 2 * 642 * (2 * 3 + 2) * sizeof(float));
     MemoryAccount& account = run.pool->account();
-    if (place.empty())
+    if (place.empty()) {
       EXPECT_EQ(account.firm_bytes(), run.cache->store().size_bytes() + run.cache->step_bytes());
+    }
     run.step(20);  // nothing is named
     EXPECT_EQ(run.cache->step_bytes(), 0u);
     const uint64_t rest = account.limit_bytes() - account.firm_bytes();
