@@ -21,6 +21,8 @@ namespace quire {
 struct Faults {
   std::atomic<int> short_every{0};           // every so many transfers move only half of what they were asked
   std::atomic<int> put_off_every{0};         // or nothing, with EAGAIN
+  std::atomic<bool> holds{false};            // nothing is done until this is false again
+  std::atomic<int> n_started{0};             // transfers, by the device
   std::atomic<int> delay_us{0};              // up to so much passes before a transfer is done; order changes
   std::atomic<int> read_error{0};            // an errno that all reads end with
   std::atomic<int> write_error{0};           // the same of writes
@@ -46,6 +48,7 @@ class FaultyDevice : public SlabDevice {
     for (Transfer transfer : transfers) {
       ++n_under_way_;
       ++n_started_;
+      ++faults_->n_started;
       const int error = transfer.writes ? faults_->write_error : faults_->read_error;
       if (error != 0) {
         done_.push_back({transfer.tag, -error});
@@ -72,6 +75,7 @@ class FaultyDevice : public SlabDevice {
 
   size_t finish(std::span<FinishedTransfer> finished) override {
     if (n_under_way_ == 0) return 0;
+    while (faults_->holds) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     FinishedTransfer some[8];
     if (done_.empty()) {
       const size_t n = device_->finish(some);

@@ -2,8 +2,8 @@
 
 Every measurement is one command, whose JSON is kept in a folder as soon as it ends; what is there is not measured
 again, so an interrupted study goes on. --quality measures what does not depend on time, in as many single-threaded
-processes at once as --jobs says, --speed the rest; both also elsewhere, with Python alone. --render DIR writes the page
-from such a folder and measures nothing. Called by scripts/study-butler.
+processes at once as --jobs says, --speed the rest, and --tiers decoding at 256K tokens over a disk; all also elsewhere, with
+Python alone. --render DIR writes the page from such a folder and measures nothing. Called by scripts/study-butler.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pathlib
 import subprocess
 
 import butler_page
-from butler_plan import CHOOSING, Plan, coref_recipes, interval_recipes, long_recipes, timed_recipes
+from butler_plan import CHOOSING, Plan, coref_recipes, interval_recipes, long_recipes, tier_recipes, timed_recipes
 from results import ROOT, Kept, cpu_name
 
 
@@ -71,25 +71,37 @@ class Study:
                   folder / f"speed-{depth}.jsonl", "--mode", ",".join(timed_recipes().values())])
                 for depth in self.plan.timed_depths]
 
+    def tier_jobs(self) -> list:
+        plan = self.plan
+        steps = {"butler": (plan.tier_warm, plan.tier_steps), "dense": (plan.tier_dense_warm, plan.tier_dense_steps)}
+        return [(f"tiers-{name}.json",
+                 [self.options.tier_bench, "--recipe", recipe, "--tokens", plan.tier_tokens, "--layers", plan.tier_layers,
+                  "--kv-ram-mb", plan.tier_ram_mb, "--warm", steps[name][0], "--steps", steps[name][1], "-t",
+                  self.options.tier_threads])
+                for name, recipe in tier_recipes(plan, self.options.tier_folder).items()]
+
 
 def digest(path: pathlib.Path) -> str:
     return hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest()
 
 
-def note_study(folder: pathlib.Path, plan: Plan, options, part: str) -> None:
-    """What the folder's measurements are of, which must not be mixed."""
+def note_study(folder: pathlib.Path, plan: Plan, options, part: str, names: list) -> None:
+    """What the folder's measurements are of, which must not be mixed, and where those named are about to be made."""
     path = folder / "study.json"
     of = {"model": digest(options.model), "butler": digest(options.butler), "text": digest(options.text),
           "plan": json.loads(json.dumps(dataclasses.asdict(plan)))}
     known = json.loads(path.read_text()) if path.exists() and not options.redo else {"of": of}
+    # A plan that was kept before there was a part says nothing of it.
+    known["of"]["plan"] = {**of["plan"], **known["of"]["plan"]}
     for name, value in of.items():
         if known["of"][name] != value:
             raise SystemExit(f"study-butler: {folder} holds measurements of another {name}; give another folder with "
                              "--kept, or measure anew with --redo")
-    known.update({"names": {"model": pathlib.Path(options.model).name, "butler": pathlib.Path(options.butler).name},
-                  part: {"cpu": cpu_name(), "cores": os.cpu_count(),
-                         "threads": options.threads if part == "speed" else 1,
-                         "jobs": 1 if part == "speed" else options.jobs}})
+    known["names"] = {"model": pathlib.Path(options.model).name, "butler": pathlib.Path(options.butler).name}
+    threads = {"speed": options.threads, "tiers": options.tier_threads}.get(part, 1)
+    where = {"cpu": cpu_name(), "cores": os.cpu_count(), "threads": threads,
+             "jobs": options.jobs if part == "quality" else 1}
+    known.setdefault("where", {}).update({name: where for name in names})
     path.write_text(json.dumps(known) + "\n")
 
 
@@ -108,12 +120,16 @@ def main() -> None:
                         help="folder of the measurements")
     parser.add_argument("--out", type=whole_path, default=ROOT / "docs/results", help="folder of butler.md and butler/")
     parser.add_argument("--threads", type=int, default=1, help="of what is timed")
+    parser.add_argument("--tier-bench", type=whole_path, default=ROOT / "build/release/tier_bench")
+    parser.add_argument("--tier-folder", default="/tmp", help="where rows lie on disk: room for 35 GB")
+    parser.add_argument("--tier-threads", type=int, default=os.cpu_count())
     parser.add_argument("--jobs", type=int, default=1, help="so many processes at once where time is not measured")
     parser.add_argument("--quality", action="store_true",
                         help="measure what does not depend on time, and write no page")
     parser.add_argument("--speed", action="store_true", help="measure what does, and write no page")
+    parser.add_argument("--tiers", action="store_true", help="measure decoding over a disk, and write no page")
     parser.add_argument("--only", default="",
-                        help="only measurements whose name begins so: kl-7000, interval, coref, long, speed")
+                        help="only measurements whose name begins so: kl-7000, interval, coref, long, speed, tiers")
     parser.add_argument("--render", type=whole_path, metavar="DIR",
                         help="write the page from a folder; measure nothing")
     parser.add_argument("--redo", action="store_true", help="measure again what the folder holds")
@@ -123,15 +139,19 @@ def main() -> None:
         plan = Plan.tiny() if options.tiny else Plan()
         study = Study(plan, options)
         kept = Kept(options.kept, "study-butler", options.redo)
-        parts = {"quality": (study.quality_jobs(), options.jobs), "speed": (study.speed_jobs(options.kept), 1)}
-        for part, (jobs, n_jobs) in parts.items():
-            jobs = [job for job in jobs if job[0].startswith(options.only)]
-            if jobs and (getattr(options, part) or not (options.quality or options.speed)):
-                note_study(options.kept, plan, options, part)
-                if any(options.redo or not (options.kept / name).exists() for name, _ in jobs):
-                    study.calibrate()
-                kept.get_all(jobs, n_jobs)
-        if options.quality or options.speed:
+        parts = {"quality": (study.quality_jobs(), options.jobs), "speed": (study.speed_jobs(options.kept), 1),
+                 "tiers": (study.tier_jobs(), 1)}
+        chosen = [part for part in parts if getattr(options, part)]
+        for part in chosen or parts:
+            jobs = [job for job in parts[part][0] if job[0].startswith(options.only)]
+            if not jobs:
+                continue
+            new = [name for name, _ in jobs if options.redo or not (options.kept / name).exists()]
+            note_study(options.kept, plan, options, part, new)
+            if new and part != "tiers":
+                study.calibrate()
+            kept.get_all(jobs, parts[part][1])
+        if chosen:
             return
     butler_page.write(options.render or options.kept, options.out)
 

@@ -8,6 +8,7 @@ import pathlib
 from statistics import median
 
 from butler_plan import CHOOSING, Plan, coref_recipes, interval_recipes, long_recipes, timed_recipes
+from butler_tiers import EXPLAINED, tier_targets, tiers_part
 from results import lines, table
 
 NOT_MEASURED = "Not measured.\n"
@@ -280,23 +281,39 @@ def speed_targets(measured: Measured) -> list:
     return rows
 
 
+def part_of(name: str) -> str:
+    return next((part for part in ("speed", "tiers") if name.startswith(part)), "quality")
+
+
 def machine(measured: Measured, part: str) -> str:
-    where = measured.study.get(part)
-    if where is None:
+    """Where the part's measurements were made; what was kept before each said so is of the folder's note of the part."""
+    noted, texts = measured.study.get("where", {}), {}
+    for path in sorted(measured.folder.glob("*.json")):
+        if path.name == "study.json" or part_of(path.name) != part:
+            continue
+        where = noted.get(path.name) or measured.study.get(part)
+        if where is None:
+            text = "a machine that is not noted"
+        else:
+            at_once = f", {where['jobs']} at once" if where["jobs"] > 1 else ""
+            text = f"{where['cpu']}, {where['threads']} thread{'s' if where['threads'] > 1 else ''} a process{at_once}"
+        texts[text] = texts.get(text, 0) + 1
+    if not texts:
         return "not measured"
-    at_once = f", {where['jobs']} at once" if where["jobs"] > 1 else ""
-    return f"{where['cpu']}, {where['threads']} thread{'s' if where['threads'] > 1 else ''} a process{at_once}"
+    if len(texts) == 1:
+        return next(iter(texts))
+    return "mixed (" + "; ".join(f"{n} measurement{'s' if n > 1 else ''} on {text}" for text, n in texts.items()) + ")"
 
 
 def write(folder: pathlib.Path, out: pathlib.Path) -> None:
     measured, charts = Measured(folder), out / "butler"
     plan, of = measured.plan, measured.study
     charts.mkdir(parents=True, exist_ok=True)
-    targets = quality_targets(measured) + coref_targets(measured) + speed_targets(measured)
+    targets = quality_targets(measured) + coref_targets(measured) + speed_targets(measured) + tier_targets(measured)
     parts = [f"""# TokenButler, measured
 
 Written by `scripts/study-butler`. {of['names']['model']}, predictor {of['names']['butler']} (SHA-256 {of['of']['butler'][:12]}).
-Quality: {machine(measured, 'quality')}. Speed: {machine(measured, 'speed')}. What the method is: [butler.md](../methods/butler.md).
+Quality: {machine(measured, 'quality')}. Speed: {machine(measured, 'speed')}. Over a disk: {machine(measured, 'tiers')}. What the method is: [butler.md](../methods/butler.md).
 
 ## Targets
 
@@ -329,5 +346,6 @@ Budgets by share are never below 256 rows; `read` says what they came to.
 steps in which it does not, both of interval 16, so of the same selection. 64 projections: the median of steps behind which 64
 keys are projected less that of steps without, less the same difference of `full`, which begins a page there too. A step costs
 its median without either, a prediction by the interval, and a 64th of the projections; the share is that of the latter two.
-""", *(speed_part(measured, depth) for depth in plan.timed_depths)]
+""", *(speed_part(measured, depth) for depth in plan.timed_depths), "## Over a disk\n\n" + EXPLAINED,
+             tiers_part(measured, charts) or NOT_MEASURED]
     (out / "butler.md").write_text("\n".join(parts))

@@ -25,11 +25,23 @@ class Plan:
     timed_depths: tuple = (2000, 7000)
     timed_tokens: int = 258
     repeats: int = 2
+    # Of a stack of made-up attention layers over a disk (bench/micro/tier_bench): steps are those that are timed, behind
+    # so many others; every 16th has a prediction.
+    tier_tokens: int = 262_144
+    tier_layers: int = 32
+    tier_ram_mb: int = 2048
+    tier_rows: int = 2048  # of a layer and KV head
+    tier_steps: int = 32
+    tier_warm: int = 17
+    tier_dense_steps: int = 3
+    tier_dense_warm: int = 1
 
     @staticmethod
     def tiny() -> "Plan":
         return Plan(depths={300: 17, 500: 17}, budgets=(5, 10, 20), intervals=(1, 4, 16), coref_items=2, coref_part=1,
-                    shares=(50,), prompts=2, new_tokens=40, timed_depths=(300,), timed_tokens=140, repeats=1)
+                    shares=(50,), prompts=2, new_tokens=40, timed_depths=(300,), timed_tokens=140, repeats=1,
+                    tier_tokens=2048, tier_layers=3, tier_ram_mb=16, tier_rows=256, tier_steps=4, tier_warm=2,
+                    tier_dense_steps=2)
 
     @staticmethod
     def of_json(values: dict) -> "Plan":
@@ -73,6 +85,12 @@ def long_recipes(plan: Plan) -> list:
     return [recipe.format(share=share) for recipe in ("butler(budget={share}%,local=16)", "quire(budget={share}%,tail=16)",
                                                       "h2o(budget={share}%)") for share in plan.shares] + [
         f"butler(budget={least}%,local=16,interval=16,neighbours=on)", f"oracle(budget={least}%)"]
+
+
+def tier_recipes(plan: Plan, folder: str) -> dict:
+    """name -> recipe over the same kind of tier, each measured by a process of its own."""
+    place = f",place=disk(path={folder})"
+    return {"butler": f"butler(budget={plan.tier_rows},interval=16,neighbours=on,keys=int8){place}", "dense": f"full{place}"}
 
 
 def timed_recipes() -> dict:

@@ -2,9 +2,12 @@
 // Llama-3.1-8B (32 layers, 32 query heads, 8 KV heads of 128), over the real cache with a tier. There is no
 // model: keys, values and queries are made up, and nothing but attention is computed.
 //
-//   tier_bench --recipe RECIPE [--tokens N] [--kv-ram-mb MB] [--steps N] [--warm N] [--dense-steps N] [-t
-//   THREADS]
+//   tier_bench --recipe RECIPE [--tokens N] [--kv-ram-mb MB] [--steps N] [--warm N] [-t THREADS]
 //              [--layers L] [--drift R] [--keys-drift R] [--seed S] [-o FILE.json]
+//
+// One recipe a process. What it is compared with, such as `full` over the same tier and within the same
+// limit, is a run of its own: a recipe that selects lays its pages out for that, and has filled the memory
+// with its rows. Steps are timed after --warm others, as the first ones find nothing in memory.
 //
 // The cache is filled without attending. Keys and values are normal; a key resembles the one before it by
 // --keys-drift (the correlation of neighbours), so that good rows stand in clusters. From step to step
@@ -55,7 +58,6 @@ struct Options {
   double ram_mb = 2048;
   size_t n_steps = 32;
   size_t n_warm = 17;
-  size_t n_dense = 0;
   int n_threads = 2;
   double drift = 0.995;
   double keys_drift = 0.9;
@@ -172,12 +174,6 @@ class Stack {
     std::fputc('\n', stderr);
   }
 
-  // A recipe that selects reads everything in the step behind one of two tokens.
-  double dense_step() {
-    run(2);
-    return step(false);
-  }
-
   // One token; the seconds that attention has taken.
   double step(bool measures_overlap) {
     if (q_.empty()) {
@@ -192,7 +188,7 @@ class Stack {
       move_on(x_[layer], options_.drift, 1, random_);
     }
     cache_.observe_reads(measures_overlap ? &overlap_ : nullptr);
-    return run(1);
+    return run();
   }
 
   const Cache& cache() const { return cache_; }
@@ -203,18 +199,17 @@ class Stack {
   size_t kv_width() const { return options_.n_kv_heads * options_.head_dim; }
   size_t q_width() const { return options_.n_heads * options_.head_dim; }
 
-  // Of n tokens, one or two, all of them with the same queries.
-  double run(size_t n) {
+  double run() {
     const float* k = rows_.data() + random_() % kFillStep * kv_width();
-    std::vector<float> out(n * q_width());
+    std::vector<float> out(q_width());
     const auto start = Clock::now();
-    cache_.begin_step(n, team_.size());
+    cache_.begin_step(1, team_.size());
     team_.run([&](Worker& worker) {
       for (size_t layer = 0; layer < options_.n_layers; ++layer) {
         cache_.begin_layer(worker, layer);
         if (cache_.predicts(layer)) cache_.predict(worker, layer, x_[layer].data());
-        cache_.append(worker, layer, 0, n, k, k + n * kv_width(), kv_width());
-        cache_.attend(worker, layer, 0, n, q_[layer].data(), 0, out.data(), q_width());
+        cache_.append(worker, layer, 0, 1, k, k + kv_width(), kv_width());
+        cache_.attend(worker, layer, 0, 1, q_[layer].data(), q_width(), out.data(), q_width());
         cache_.end_layer(worker, layer);
       }
     });
@@ -257,22 +252,18 @@ Json measure(const Options& options) {
   std::vector<double> warm;
   for (size_t i = 0; i < options.n_warm; ++i) warm.push_back(stack.step(false));
   std::vector<double> seconds;
+  std::vector<uint64_t> predictions;
   TierCounts counts;
   uint64_t bytes_read = 0;
   for (size_t i = 0; i < options.n_steps; ++i) {
     seconds.push_back(stack.step(false));
     counts.add(stack.cache().last_step().tier);
     bytes_read += stack.cache().last_step().bytes_read;
+    predictions.push_back(stack.cache().last_step().predictions.predictor_calls);
     std::fprintf(stderr, "\rstep %zu: %.3f s ", i + 1, seconds.back());
   }
   std::fputc('\n', stderr);
   for (size_t i = 0; i < 18 && Recipe::parse(options.recipe).select.given(); ++i) stack.step(true);
-  std::vector<double> dense;
-  TierCounts dense_counts;
-  for (size_t i = 0; i < options.n_dense; ++i) {
-    dense.push_back(stack.dense_step());
-    dense_counts.add(stack.cache().last_step().tier);
-  }
   const auto n = static_cast<double>(options.n_steps);
   double total = 0;
   for (const double s : seconds) total += s;
@@ -308,8 +299,7 @@ Json measure(const Options& options) {
           {"hit_rate", counts.hit_rate()},
           {"waited_seconds_per_token", static_cast<double>(counts.waited_ns) / 1e9 / n},
           {"seconds", seconds},
-          {"dense_seconds", dense},
-          {"dense_fetched_bytes", dense_counts.fetched_bytes}};
+          {"predictor_calls", predictions}};
 }
 
 }  // namespace
@@ -322,7 +312,6 @@ int main(int argc, char** argv) {
   app.add_option("--layers", options.n_layers)->check(CLI::Range(2, 256));
   app.add_option("--kv-ram-mb", options.ram_mb);
   app.add_option("--steps", options.n_steps)->check(CLI::Range(1, 100000));
-  app.add_option("--dense-steps", options.n_dense)->check(CLI::Range(0, 1000));
   app.add_option("--warm", options.n_warm)->check(CLI::Range(1, 100000));
   app.add_option("-t,--threads", options.n_threads)->check(CLI::Range(1, 256));
   app.add_option("--drift", options.drift)->check(CLI::Range(0.0, 1.0));

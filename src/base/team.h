@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -18,7 +19,7 @@ class Worker {
   int rank() const { return rank_; }
   int size() const;
 
-  // Waits until every member is here.
+  // Waits until every member is here. Does not return where one has thrown (see Team::run).
   void barrier();
 
   // Runs f(begin, end) over [0, n) in pieces of `grain`, handed out to whoever is free, and waits until all
@@ -45,14 +46,19 @@ class Team {
 
   int size() const { return n_threads_; }
 
-  // Every member runs `work` once; returns when all have. `work` must not throw.
+  // Every member runs `work` once; returns when all have. Where it throws on a member, the others end at
+  // their next barrier, whatever they hold is destroyed, and the first exception is thrown from here: what
+  // the work was to make is then half made. The team itself can be used again.
   void run(const std::function<void(Worker&)>& work);
 
  private:
   friend class Worker;
 
   void serve(int rank);
+  void act(int rank);
   void arrive();
+  void give_up();
+  void wait_for_others();
 
   const int n_threads_;
   std::vector<std::thread> threads_;
@@ -62,6 +68,9 @@ class Team {
   alignas(64) std::atomic<int> n_arrived_{0};
   alignas(64) std::atomic<uint32_t> phase_{0};
   alignas(64) std::atomic<int64_t> next_{0};
+  alignas(64) std::atomic<uint32_t> n_done_{0};  // members but the caller that are through with a run
+  std::atomic<bool> failed_{false};              // somebody has thrown in this run
+  std::exception_ptr error_;                     // what: written by the first alone
   bool stopping_ = false;
 };
 

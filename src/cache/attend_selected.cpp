@@ -93,14 +93,17 @@ uint64_t Cache::selected_bytes(const LayerView& view, size_t head, uint64_t& n_r
   const SealedLayout& sealed = view.layer->sealed;
   const size_t n_sealed = view.n_sealed();
   const uint64_t value_row = open.value_bytes() / kTokensPerPage;
+  const uint64_t exact_key = open.key_bytes() / kTokensPerPage;
   uint64_t n_bytes = selector_->digest_bytes_read(view);
   for (size_t page = 0; page < view.pages.size(); ++page) {
     const uint64_t word = selection_.word(head, page) & tokens_of(view, page);
     const bool is_sealed = page < n_sealed;
     const uint64_t rows = is_sealed ? word & view.coded_word(head, page) : word;
     n_rows += count(rows);
-    if (rows != 0 || all_keys)
+    if (rows != 0 || all_keys) {
       n_bytes += is_sealed ? sealed.key_bytes() + sealed.index_bytes() : open.key_bytes();
+      if (is_sealed && view.exact_keys != nullptr) n_bytes += view.exact_keys->n_of(page) * exact_key;
+    }
     n_bytes += count(rows) * (is_sealed ? sealed.value_bytes() / kTokensPerPage : value_row);
   }
   const uint64_t exact_row = open.key_bytes() / kTokensPerPage + value_row;

@@ -11,6 +11,7 @@
 #include "cache/make_selector.h"
 #include "cache/make_tier.h"
 #include "kernels/ops.h"
+#include "tier/charged_bytes.h"
 
 namespace quire {
 
@@ -60,7 +61,10 @@ Cache& Cache::operator=(Cache&&) noexcept = default;
 Cache::~Cache() = default;
 
 void Cache::begin_step(size_t n_new, int n_members) {
+  if (is_broken_)
+    throw Error("the cache is half way through a step that was given up, and only crop(0) goes on");
   begin_fetching();
+  charge_step(n_new, static_cast<size_t>(n_members));
   check_budget(n_new);
   if (extends_at_once(n_new)) store_.extend(n_new);
   step_tokens_ = n_new;
@@ -73,6 +77,7 @@ void Cache::begin_step(size_t n_new, int n_members) {
     key_reserving_->begin_step(store_.layer_layout(full_layer_).sealed_pages(n_tokens() + n_new));
   }
   turn_to_sinks();
+  is_broken_ = true;  // until end_step()
   look_ahead(0);
 }
 
@@ -95,6 +100,18 @@ void Cache::check_budget(size_t n_new) const {
   throw Error("the cache needs " + std::to_string(most) + " bytes, and its budget is " +
               std::to_string(pool.budget_bytes()));
 }
+
+// Of pages and tiers the account knows already.
+void Cache::charge_step(size_t n_new, size_t n_members) {
+  const uint64_t n_bytes = n_new == 1 ? selector_->step_bytes(n_tokens() + 1, n_members) : 0;
+  if (n_bytes == step_bytes()) return;
+  step_bytes_.reset();
+  if (n_bytes == 0) return;
+  step_bytes_ = std::make_unique<FirmBytes>(n_bytes, "what " + recipe_.text() + " compares in a step",
+                                            store_.pool().account());
+}
+
+uint64_t Cache::step_bytes() const { return step_bytes_ ? step_bytes_->size() : 0; }
 
 void Cache::begin_layer(Worker& worker, size_t layer) {
   if (extends_at_once(step_tokens_)) return;
@@ -368,7 +385,9 @@ uint64_t Cache::size_bytes() const {
 }
 
 void Cache::end_step() {
+  is_broken_ = false;
   end_fetching();
+  if (reserving_ && due_pages() > 0) selector_->rows_moved();
   store_.commit(step_tokens_);
   if (reserving_) reserving_->end_step();
   if (key_reserving_) key_reserving_->end_step();
@@ -394,6 +413,7 @@ void Cache::restore_reserving(std::vector<uint32_t> open) {
 Cache Cache::fork() const {
   Cache copy(statistics_, selector_->copy(), recipe_, geometry_, store_.pool(), store_.shared_tier());
   copy.store_ = store_.fork();
+  copy.is_broken_ = is_broken_;
   copy.prompt_ = prompt_;
   if (dropping_) copy.dropping_.emplace(*dropping_);
   copy.reserving_ = reserving_;

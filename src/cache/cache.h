@@ -27,7 +27,9 @@
 
 namespace quire {
 
+class FirmBytes;
 class HotRows;
+struct WantedPieces;
 
 // Where the tokens are, and what has moved. Each is exact, coded or dropped: hot_tokens + cold_tokens +
 // dropped_tokens is total_tokens.
@@ -45,9 +47,9 @@ struct Residency {
 
 // A step is: begin_step(n); for every layer begin_layer(), then append() and attend() in pieces of the step's
 // tokens in order, then end_layer(); end_step(). Layers may be finished one after the other (layer-major) or
-// the tokens in several steps (chunked): where no rows are coded the result is the same. A step attends to
-// its own rows in exact form; coding takes place at the end of a layer. What begins with a Worker is called
-// by all members of a team.
+// the tokens in several steps (chunked): where no rows are coded, and no step is of one token of which a
+// selector leaves rows out, the result is the same. A step attends to its own rows in exact form; coding
+// takes place at the end of a layer. What begins with a Worker is called by all members of a team.
 class Cache {
  public:
   // The pool outlives the cache. Throws Error where the recipe needs to know what the facts lack.
@@ -102,6 +104,9 @@ class Cache {
   size_t fixed_tokens() const { return store_.fixed_tokens(); }
   // Forgets all tokens from n_tokens on; throws Error below fixed_tokens().
   void crop(size_t n_tokens);
+  // A step was begun and given up half-way, as where the system refuses memory: layers differ. Nothing but
+  // crop(0) makes something of it again; begin_step() throws.
+  bool is_broken() const { return is_broken_; }
   // A second sequence with the same tokens; pages are shared until written.
   Cache fork() const;
 
@@ -141,6 +146,8 @@ class Cache {
   // Bytes allocated for the sequence, everything counted.
   uint64_t size_bytes() const;
   uint64_t statistics_bytes() const;  // of these, its own statistics
+  // Firm bytes of the pool's account beside the pages': what the selector takes in the step at hand.
+  uint64_t step_bytes() const;
   // How far back a step of n_new tokens attends at most, as positions count for the model.
   size_t span_tokens(size_t n_new) const;
   // Of the last step: summed over its tokens.
@@ -184,11 +191,13 @@ class Cache {
   void make_statistics(Worker& worker, size_t layer, size_t n_total);
   bool extends_at_once(size_t n_new) const;
   void check_budget(size_t n_new) const;
+  void charge_step(size_t n_new, size_t n_members);
   void count_reads(const LayerView& view, size_t n);
   // Layers whose queries see a window (windows.cpp).
   void count_window_reads(const LayerView& view, size_t n);
   void leave_window(Worker& worker, size_t layer);
   size_t due_pages() const;
+  void arrange_rows(Worker& worker, size_t layer, size_t n_total);
   bool seal_pages(Worker& worker, size_t layer, size_t n_total);
   // A decoded token that reads what a selector chooses (attend_selected.cpp).
   bool selects(size_t layer, const LayerView& view) const;
@@ -213,6 +222,8 @@ class Cache {
   static bool reads_in_tiles(size_t n) { return n > kTileQueries; }
   void begin_fetching();
   void look_ahead(size_t first);
+  bool read_is_there() const;
+  bool want_pieces(size_t layer, std::vector<WantedPieces> wanted);
   void want_rows(size_t layer, const LayerView& view, size_t n);
   void want_candidates(const LayerView& view, size_t head, const SparseHead& sparse) const;
   void end_fetching();
@@ -258,7 +269,9 @@ class Cache {
   size_t full_layer_;    // Geometry::first_full_layer()
   bool any_gives_back_;  // pages of some layer leave or get another form at the end of a step
   size_t step_tokens_ = 0;
+  bool is_broken_ = false;  // while a step is under way, and if it never ends
   StepStats stats_;
+  std::unique_ptr<FirmBytes> step_bytes_;  // nullptr: none
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<PartialState> part_states_;  // [kv_head][part] of attend_parts
   std::vector<HeadQueries> head_queries_;  // [kv_head] of attend_parts
@@ -278,8 +291,10 @@ class Cache {
   };
   std::vector<SparseReads> sparse_reads_;  // [kv_head]
   LayerView sparse_view_{};
-  TierCounts tier_before_;          // when the step began
-  std::vector<bool> looked_ahead_;  // [layer] in this step
+  TierCounts tier_before_;      // when the step began
+  std::vector<size_t> n_told_;  // [layer] pieces to be read that the tier knows of in this step
+  // Nearly all of what the last step read that repeated another's rows was in memory.
+  bool last_read_was_there_ = false;
   bool measures_mass_ = false;
   ReadObserver* observer_ = nullptr;
   std::unique_ptr<HotRows> hot_;

@@ -14,11 +14,21 @@ void Cache::end_layer(Worker& worker, size_t layer) {
   if (selector_->observes(store_)) finish_digests(worker, layer, n_total);
   const LayerLayout& layout = store_.layer_layout(layer);
   if (layout.sealed_pages(n_total) <= layout.sealed_pages(n_tokens())) return;  // nothing is due
-  if (reserving_) reserving_->arrange(worker, layer, store_);
+  if (reserving_) arrange_rows(worker, layer, n_total);
   if (recipe_.prompt_statistics) make_statistics(worker, layer, n_total);
   if (worker.rank() == 0 && key_reserving_) key_reserving_->keep(layer, store_);
   while (seal_pages(worker, layer, n_total)) {
   }
+}
+
+// Digests are of rows where they lie: those of the open pages are made anew.
+void Cache::arrange_rows(Worker& worker, size_t layer, size_t n_total) {
+  reserving_->arrange(worker, layer, store_);
+  const size_t n_heads = store_.layout(layer).n_kv_heads;
+  const size_t first = store_.view(layer, n_total).n_sealed() * kTokensPerPage;
+  worker.share(static_cast<int64_t>(n_heads), 1, [&](int64_t head, int64_t) {
+    selector_->append(store_, layer, static_cast<size_t>(head), first, n_total - first);
+  });
 }
 
 // Of those that are due, as many as are coded at a time. Whether some are left.

@@ -1,5 +1,6 @@
 // What a step will read of layers whose rows lie in a tier, told before it is read.
-#include <bit>
+#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "cache/cache.h"
@@ -9,6 +10,10 @@
 namespace quire {
 
 namespace {
+
+constexpr size_t kAllTold = ~size_t{0};
+// Of the pieces that a step reads, one in so many may have been missing for its rows to count as there.
+constexpr uint64_t kFewMissing = 16;
 
 // In the order in which they are read: page by page, all heads of it.
 std::vector<WantedPieces> whole_pages(const LayerView& view) {
@@ -53,44 +58,60 @@ void Cache::begin_fetching() {
   tier->check();
   tier->begin_round();
   tier_before_ = tier->counts();
-  looked_ahead_.assign(geometry_.n_layers, false);
+  n_told_.assign(geometry_.n_layers, 0);
 }
 
-// What the step does not tell of a layer before its queries are there is left to it.
+// Whether the tier now knows of all of them. It takes as many as it has room to remember, and is told of the
+// rest when the next layer looks ahead.
+bool Cache::want_pieces(size_t layer, std::vector<WantedPieces> wanted) {
+  size_t& n_told = n_told_[layer];
+  const size_t n = wanted.size();
+  const size_t n_known = std::min(n_told, n);
+  wanted.erase(wanted.begin(), wanted.begin() + static_cast<ptrdiff_t>(n_known));
+  n_told = n_known + store_.tier()->want(std::move(wanted));
+  if (n_told < n) return false;
+  n_told = kAllTold;
+  return true;
+}
+
+// What the step does not tell of a layer before its queries are there is left to it. Layers near by go before
+// those farther off: what is left of one is told before the next one's turn.
 void Cache::look_ahead(size_t first) {
   if (store_.tier() == nullptr) return;
   const size_t last = std::min(geometry_.n_layers, first + recipe_.place.ahead_layers);
   for (size_t layer = first; layer < last; ++layer) {
-    if (looked_ahead_[layer] || is_windowed(layer)) continue;
+    if (n_told_[layer] == kAllTold || is_windowed(layer)) continue;
     const LayerView view = store_.view(layer, n_tokens() + step_tokens_);
     if (sparse_limits(layer, view, step_tokens_)) continue;
     if (step_tokens_ > 1 || !selector_->may_select(layer, view.n_tokens)) {
-      store_.tier()->want(reads_in_tiles(step_tokens_) ? whole_heads(view) : whole_pages(view));
-    } else if (!selector_->repeats()) {
+      if (!want_pieces(layer, reads_in_tiles(step_tokens_) ? whole_heads(view) : whole_pages(view))) return;
+    } else if (!read_is_there()) {
       Selection known(view.layout->n_kv_heads, view.pages.size());
       bool all_known = true;
       for (size_t head = 0; all_known && head < view.layout->n_kv_heads; ++head) {
         all_known = selector_->select_ahead({&view, layer, head, 0, nullptr}, known);
       }
       if (!all_known) continue;
-      store_.tier()->want(selected_pieces(view, known));
+      if (!want_pieces(layer, selected_pieces(view, known))) return;
     }
-    looked_ahead_[layer] = true;
   }
 }
+
+// The rows of a step that repeats the last one's, as far as the last step of that kind tells: to look for all
+// of them once more would be for nothing.
+bool Cache::read_is_there() const { return selector_->repeats() && last_read_was_there_; }
 
 // The layer at hand; first of all if it was not foreseen, or is read once more.
 void Cache::want_rows(size_t layer, const LayerView& view, size_t n) {
   if (store_.tier() == nullptr) return;
-  // Rows of the last step are there already, unless there is no room for them.
   const bool known =
-      looked_ahead_[layer] || is_windowed(layer) || (!selection_.is_all() && selector_->repeats());
+      n_told_[layer] == kAllTold || is_windowed(layer) || (!selection_.is_all() && read_is_there());
   if (!known) {
-    store_.tier()->want(!selection_.is_all() ? selected_pieces(view, selection_)
-                        : reads_in_tiles(n)  ? whole_heads(view)
-                                             : whole_pages(view));
+    want_pieces(layer, !selection_.is_all() ? selected_pieces(view, selection_)
+                       : reads_in_tiles(n)  ? whole_heads(view)
+                                            : whole_pages(view));
   }
-  looked_ahead_[layer] = false;
+  n_told_[layer] = 0;
   look_ahead(layer + 1);
 }
 
@@ -112,6 +133,8 @@ void Cache::end_fetching() {
   if (tier == nullptr) return;
   tier->check();
   stats_.tier = tier->counts().since(tier_before_);
+  if (!selector_->repeats()) return;
+  last_read_was_there_ = stats_.tier.fetched_pieces * kFewMissing <= stats_.tier.pieces;
 }
 
 }  // namespace quire

@@ -41,6 +41,8 @@ void Cache::report_all(size_t layer, const LayerView& view) const {
 }
 
 void Cache::report_selection(size_t layer, const LayerView& view) const {
+  std::vector<uint32_t> lies;  // [row] its position, where that is not the row's number
+  if (reserving_) lies = reserving_->positions(view.n_sealed() * kTokensPerPage, view.n_tokens);
   for (size_t head = 0; head < view.layout->n_kv_heads; ++head) {
     std::vector<uint32_t> positions;
     for (size_t page = 0; page < view.pages.size(); ++page) {
@@ -48,6 +50,7 @@ void Cache::report_selection(size_t layer, const LayerView& view) const {
       add_word(selection_.word(head, page) | kept, page, positions);
     }
     std::erase_if(positions, [&](uint32_t position) { return position >= view.n_tokens; });
+    for (uint32_t& position : positions) position = lies.empty() ? position : lies[position];
     observer_->read(layer, head, positions);
   }
 }

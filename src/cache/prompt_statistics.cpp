@@ -232,9 +232,12 @@ HeadFrames Cache::frames(size_t layer, size_t head) const {
 
 void Cache::crop(size_t n_tokens) {
   const size_t before = this->n_tokens();
+  if (is_broken_ && n_tokens > 0) throw Error("of a step that was given up nothing can be kept: crop(0)");
   store_.crop(n_tokens);
   if (reserving_ && n_tokens < before) reserving_->crop(n_tokens);
   if (n_tokens > 0) return;
+  is_broken_ = false;
+  sealing_ = {};
   prompt_.assign(prompt_.size(), {});
   if (hot_) hot_->policy.clear();
   if (dropping_) dropping_->clear();

@@ -1,5 +1,5 @@
-// Who wants to know which rows decode steps read: a tier that fetches them ahead, a study of what recipes
-// find.
+// Who wants to know which rows decode steps read, such as a study of what recipes find. (A tier is told by
+// Cache::look_ahead.)
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ class ReadObserver {
  public:
   virtual ~ReadObserver() = default;
   // Rows of the layers first_layer, first_layer + 1, ... have been named before these layers run, beside
-  // those that are read in any case: here fetching can begin. Called only in steps that name rows anew.
+  // those that are read in any case, by where they lie. Called only in steps that name rows anew.
   virtual void named(size_t /*first_layer*/, std::span<const Selection> /*rows*/) {}
   // The tokens, in any order, whose rows a step of one token has attended to in a KV head of a layer.
   virtual void read(size_t /*layer*/, size_t /*kv_head*/, std::span<const uint32_t> /*positions*/) {}

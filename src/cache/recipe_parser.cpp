@@ -375,16 +375,20 @@ void RecipeParser::check_keep(const SideFormat& keys, const SideFormat& values) 
   if (is_partial(recipe_.keep) && selects_) {
     fail("keep=log(partial=on) has exact keys, which select=sign does not score");
   }
-  if (recipe_.select.given()) {
-    fail(policy_text(PolicyAxis::kSelect) + " chooses among all tokens by position, and " + keep +
-         " moves or drops some");
+  if (!recipe_.select.given()) return;
+  const std::string select = policy_text(PolicyAxis::kSelect);
+  if (!keys.coded && !values.coded) {
+    fail(select + " chooses among rows that are all there, and " + keep + " drops some");
   }
+  if (indexes_keys()) fail(select + " makes its index as rows come, and " + keep + " moves them");
+}
+
+bool RecipeParser::indexes_keys() const {
+  return recipe_.select.policy == Policy::kQuest || recipe_.select.policy == Policy::kDoubleSparse;
 }
 
 void RecipeParser::check_policies(const SideFormat& keys) const {
-  const bool indexes_keys =
-      recipe_.select.policy == Policy::kQuest || recipe_.select.policy == Policy::kDoubleSparse;
-  if (indexes_keys && keys.coded) {
+  if (indexes_keys() && keys.coded) {
     fail(policy_text(PolicyAxis::kSelect) + " makes its index of exact keys, and k=" + keys.name() +
          " is coded");
   }

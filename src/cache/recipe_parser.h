@@ -50,6 +50,7 @@ class RecipeParser {
   void check_statistics(const SideFormat& keys, const SideFormat& values) const;
   void check_index(const SideFormat& keys, const SideFormat& values) const;
   void check_keep(const SideFormat& keys, const SideFormat& values) const;
+  bool indexes_keys() const;
   void check_policies(const SideFormat& keys) const;
   void check_place() const;
   std::string_view take_place(std::string_view text);

@@ -26,6 +26,17 @@ void Reserving::begin_step(size_t n_new, size_t n_pages) {
   next_.open.assign(arranged.begin() + n_coded, arranged.end());
 }
 
+// Rows are coded in the order in which they settle.
+std::vector<uint32_t> Reserving::positions(size_t n_coded, size_t n_tokens) const {
+  std::vector<uint32_t> all;
+  LogReserveState(reserve_).append(now_.state.n_tokens(), all);
+  QUIRE_CHECK(n_coded <= all.size());
+  all.resize(n_coded);
+  all.insert(all.end(), now_.open.begin(), now_.open.end());
+  while (all.size() < n_tokens) all.push_back(static_cast<uint32_t>(all.size()));
+  return all;
+}
+
 void Reserving::arrange(Worker& worker, size_t layer, const Store& store) const {
   const size_t n_heads = store.layout(layer).n_kv_heads;
   worker.share(static_cast<int64_t>(n_heads), 1,

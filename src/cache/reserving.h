@@ -27,6 +27,8 @@ class Reserving {
 
   // Positions of the open rows, as they lie.
   std::span<const uint32_t> open() const { return now_.open; }
+  // The same of all rows, n_coded of which are coded, in a step that has brought them to n_tokens.
+  std::vector<uint32_t> positions(size_t n_coded, size_t n_tokens) const;
   // Whether the open rows can lie so, when n_pages pages of n_tokens are coded.
   static bool can_lie(const LogReserve& reserve, size_t n_tokens, size_t n_pages,
                       std::span<const uint32_t> open);

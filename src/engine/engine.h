@@ -86,7 +86,7 @@ class Engine {
   void forward(std::span<const int32_t> tokens, Cache& cache, Workspace& workspace,
                const std::function<void(double)>& progress = {}, RowObserver* observer = nullptr);
   void logits(std::span<const size_t> rows, Workspace& workspace, float* out);
-  // Other work for the team. `work` must not throw.
+  // Other work for the team, see Team::run().
   void run(const std::function<void(Worker&)>& work);
 
  private:

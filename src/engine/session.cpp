@@ -73,8 +73,9 @@ uint64_t Session::full_f16_bytes() const {
 // What the pool would hold at most while this cache grows to n tokens.
 uint64_t Session::peak_bytes(size_t n_tokens) const {
   const uint64_t used = engine_.pool().account().firm_bytes();
-  const uint64_t others = used - std::min(used, cache_.store().size_bytes());
-  return others + cache_.geometry().peak_bytes(options_.recipe, cache_.rows(), n_tokens, chunk_tokens_);
+  const uint64_t others = used - std::min(used, cache_.store().size_bytes() + cache_.step_bytes());
+  return others + cache_.geometry().peak_bytes(options_.recipe, cache_.rows(), n_tokens, chunk_tokens_) +
+         cache_.selector().step_bytes(n_tokens, static_cast<size_t>(engine_.n_threads()));
 }
 
 bool Session::budget_allows(size_t n_tokens) const {
@@ -155,7 +156,12 @@ void Session::compute_pending(const PrefillOptions& options, PrefillResult& resu
 void Session::compute(std::span<const int32_t> tokens, const std::function<void(double)>& progress) {
   logits_fresh_ = false;
   last_step_tokens_ = 0;
-  engine_.forward(tokens, cache_, workspace_, progress);
+  try {
+    engine_.forward(tokens, cache_, workspace_, progress);
+  } catch (...) {
+    if (cache_.is_broken()) cache_.crop(0);  // the tokens are computed anew, if there is a next time
+    throw;
+  }
   last_step_tokens_ = tokens.size();
 }
 

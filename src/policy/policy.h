@@ -108,6 +108,11 @@ class Selector {
   virtual void restore_state(size_t /*n_tokens*/, std::span<const uint64_t>) {}
   // Bytes that it holds for the sequence beside its pages, from one step to the next.
   virtual uint64_t size_bytes() const { return 0; }
+  // The most that it holds during a step of one token, its scratch included: n_tokens then, the step's among
+  // them, and a team of so many members.
+  virtual uint64_t step_bytes(size_t /*n_tokens*/, size_t /*n_members*/) const { return 0; }
+  // Rows lie elsewhere than in the last step.
+  virtual void rows_moved() {}
 };
 
 // Reads everything.

@@ -194,6 +194,25 @@ class SelectButler : public Selector {
     return total;
   }
 
+  // What is named of all layers, and what each member compares: see value_rows() and sum_probabilities() of
+  // policy/highest.cpp.
+  uint64_t step_bytes(size_t n_tokens, size_t n_members) const override {
+    const ButlerGeometry& g = predictor_.geometry();
+    const size_t group = g.n_heads / g.n_kv_heads;
+    const uint64_t n_pages = pages_for(n_tokens);
+    const uint64_t n_floats =
+        n_pages * kTokensPerPage * (2 * group + 2);  // scores, weights, values and their copy
+    const uint64_t n_chosen = (adds_neighbours_ ? 4 : 2) * (budget_.of(n_pages * kTokensPerPage) + 1);
+    return (g.n_layers - 1) * g.n_kv_heads * n_pages * sizeof(uint64_t) +
+           n_members * (n_floats * sizeof(float) + n_chosen * sizeof(size_t));
+  }
+
+  // What was named are places of rows.
+  void rows_moved() override {
+    named_at_.reset();
+    forget_named();
+  }
+
  private:
   // Where a budget does not cover sinks and local rows, the newest rows are what is left.
   Shares shares_of(size_t n_tokens) const {

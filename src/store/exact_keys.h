@@ -20,7 +20,8 @@ struct ExactKeys {
   PageRef rows;                     // [kv_head][position][head_dim], in the format of open pages
 
   // Indices of the positions of a page: first[page]..first[page + 1] - 1.
-  bool any(size_t page) const { return page + 1 < first.size() && first[page] < first[page + 1]; }
+  bool any(size_t page) const { return n_of(page) > 0; }
+  size_t n_of(size_t page) const { return page + 1 < first.size() ? first[page + 1] - first[page] : 0; }
 };
 
 }  // namespace quire

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <vector>
 
 #include "base/memory_account.h"
@@ -78,7 +79,10 @@ class PieceCache {
     bool spent = false;   // swept over, and in spent_
   };
 
-  uint64_t arena_bytes() const { return cells_per_arena_ * (stride_ + sizeof(Meta) + 3 * sizeof(Cell)); }
+  // With what is kept of each cell: two places in empty_ and four in spent_, as vectors that double have up
+  // to twice what they need, and four in table_.
+  static constexpr size_t kCellBytes = sizeof(Meta) + 10 * sizeof(Cell);
+  uint64_t arena_bytes() const { return cells_per_arena_ * (stride_ + kCellBytes); }
   size_t usable() const { return shrinking_ ? meta_.size() - cells_per_arena_ : meta_.size(); }
   bool is_expected(const Meta& meta) const { return meta.round == round_; }
   bool is_free(Cell cell) const { return cell < usable() && meta_[cell].pins == 0 && !meta_[cell].coming; }
@@ -100,7 +104,7 @@ class PieceCache {
   const PieceCache* beside_ = nullptr;
   MemoryAccount& account_;
   std::vector<MappedBytes> arenas_;
-  std::vector<Meta> meta_;   // [cell]
+  std::deque<Meta> meta_;    // [cell]; not a vector, which would hold it twice while it grows
   std::vector<Cell> empty_;  // without a piece
   std::vector<Cell> spent_;
   std::vector<Cell> table_;  // open addressing, a power of two

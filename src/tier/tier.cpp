@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <iterator>
 #include <utility>
 
 #include "base/error.h"
@@ -188,6 +189,7 @@ bool Tier::ask_for_all(std::span<Pending> pending) {
 void Tier::load(std::span<const PieceRead> reads, PieceUse use) {
   std::vector<Pending> pending = pieces_of(reads, use);
   std::vector<Pending*> there;
+  there.reserve(pending.size());  // as cells are pinned when it is filled
   size_t n_left = pending.size();
   std::unique_lock lock(mutex_);
   counts_.pieces += n_left;
@@ -237,20 +239,31 @@ void Tier::let_others_on() {
   work_.raise();
 }
 
-void Tier::want(std::vector<WantedPieces> wanted) {
-  const uint64_t n_bytes = wanted.size() * sizeof(WantedPieces);
-  if (wanted.empty()) return;
+size_t Tier::want(std::vector<WantedPieces> wanted) {
   const std::lock_guard lock(mutex_);
-  if (is_faulty() || plan_bytes_ + n_bytes > options_.plan_bytes) return;
+  const uint64_t n_room = (options_.plan_bytes - plan_bytes_) / sizeof(WantedPieces);
+  if (n_room < wanted.size()) {
+    // Their memory too is what counts.
+    wanted =
+        std::vector<WantedPieces>(std::make_move_iterator(wanted.begin()),
+                                  std::make_move_iterator(wanted.begin() + static_cast<ptrdiff_t>(n_room)));
+  }
+  const size_t n_taken = wanted.size();
+  if (n_taken == 0 || is_faulty()) return n_taken;
+  const uint64_t n_bytes = n_taken * sizeof(WantedPieces);
   plan_bytes_ += n_bytes;
+  counts_.wanted += n_taken;
   plans_.push_back({std::move(wanted), 0, 0, n_bytes});
   plans_wait_ = nullptr;
   work_.raise();
+  return n_taken;
 }
 
 void Tier::begin_round() {
   const std::lock_guard lock(mutex_);
   drop_plans();
+  // What something on its way has kept from being given back in an earlier round.
+  if (heads_.is_shrinking()) heads_.finish_shrinking();
   heads_.begin_round();
   if (!rows_) return;
   // Else what is swept over takes back at once what it has given.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -77,8 +78,9 @@ class Tier : private MemoryAccount::Holder {
 
   // Brings pieces in and copies them. Waits for what is not there.
   void load(std::span<const PieceRead> reads, PieceUse use);
-  // Fetches ahead, in this order, behind what was wanted before. As much as there is room to remember.
-  void want(std::vector<WantedPieces> wanted);
+  // Fetches ahead, in this order, behind what was wanted before. How many of the first were taken: as many as
+  // there is room to remember.
+  size_t want(std::vector<WantedPieces> wanted);
   // A step begins: what was wanted in the last one, and is not on its way, is no longer.
   void begin_round();
 
@@ -120,7 +122,8 @@ class Tier : private MemoryAccount::Holder {
     bool active = false;
     Transfer transfer{};
     size_t n_done = 0;
-    int n_stalls = 0;
+    int n_stalls = 0;  // since it got on, from then
+    std::chrono::steady_clock::time_point stalled_at{};
     size_t buffer = 0;
     std::vector<Fetch> fetches;
     size_t* n_unwritten = nullptr;

@@ -13,6 +13,7 @@ struct TierCounts {
   uint64_t fetched_bytes = 0;   // read from the slab, gaps between pieces and checksums among them
   uint64_t written_bytes = 0;
   uint64_t waited_ns = 0;  // of readers, summed over threads
+  uint64_t wanted = 0;     // entries of what was told ahead of its use, and taken
 
   double hit_rate() const {
     return pieces == 0 ? 0 : static_cast<double>(hits) / static_cast<double>(pieces);
@@ -24,7 +25,8 @@ struct TierCounts {
             fetched_pieces - earlier.fetched_pieces,
             fetched_bytes - earlier.fetched_bytes,
             written_bytes - earlier.written_bytes,
-            waited_ns - earlier.waited_ns};
+            waited_ns - earlier.waited_ns,
+            wanted - earlier.wanted};
   }
   void add(const TierCounts& other) {
     pieces += other.pieces;
@@ -34,6 +36,7 @@ struct TierCounts {
     fetched_bytes += other.fetched_bytes;
     written_bytes += other.written_bytes;
     waited_ns += other.waited_ns;
+    wanted += other.wanted;
   }
 };
 

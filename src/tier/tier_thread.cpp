@@ -1,7 +1,9 @@
 // The thread that moves bytes between a tier's slab and its memory.
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "tier/tier.h"
 
@@ -13,8 +15,17 @@ namespace {
 constexpr uint64_t kMostGap = 4096;
 // Plans are looked through in portions, so that readers get the lock.
 constexpr size_t kMostLookUps = 256;
-// Transfers may be cut short, or be put off; not for ever.
+// Transfers may be cut short or interrupted; not for ever.
 constexpr int kMostStalls = 100;
+// Or put off by a device that is short of something: then they are tried again, with pauses that grow.
+constexpr auto kLongestStall = std::chrono::milliseconds(500);
+constexpr auto kFirstPause = std::chrono::microseconds(50);
+constexpr auto kLongestPause = std::chrono::microseconds(10'000);
+
+void pause_before(int attempt) {
+  const auto pause = kFirstPause * (1 << std::min(attempt - 1, 20));
+  std::this_thread::sleep_for(std::min<std::chrono::microseconds>(pause, kLongestPause));
+}
 
 }  // namespace
 
@@ -181,8 +192,14 @@ bool Tier::goes_on(Operation& operation, int64_t result) {
     if (n == n_left) return false;
     if (n_taken > 0) operation.n_stalls = 0;
   }
-  const bool put_off = result == -EINTR || result == -EAGAIN || result > 0;
-  if (put_off && ++operation.n_stalls <= kMostStalls) return true;
+  const auto now = std::chrono::steady_clock::now();
+  if (operation.n_stalls == 0) operation.stalled_at = now;
+  ++operation.n_stalls;
+  if (result == -EAGAIN && now - operation.stalled_at < kLongestStall) {
+    pause_before(operation.n_stalls);
+    return true;
+  }
+  if ((result == -EINTR || result > 0) && operation.n_stalls <= kMostStalls) return true;
   const char* what = result < 0                  ? std::strerror(static_cast<int>(-result))
                      : operation.transfer.writes ? "nothing more was taken"
                                                  : "the slab has been cut short";

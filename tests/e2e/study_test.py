@@ -62,6 +62,45 @@ class Study(QuireTest):
         self.assertEqual([path.name for path in (self.folder / "kept").iterdir()], ["study.json"])
 
 
+class Places(QuireTest):
+    def test_machines_of_each_measurement_are_told(self):
+        here = {"cpu": "A", "cores": 2, "threads": 1, "jobs": 1}
+        names = ("kl-300-butler.json", "kl-300-oracle.json", "speed-300.json")
+        for name in names:
+            (self.folder / name).write_text("{}")
+
+        def machine(study: dict, part: str) -> str:
+            (self.folder / "study.json").write_text(json.dumps({"of": {"plan": {"depths": {}}}, **study}))
+            return butler_page.machine(butler_page.Measured(self.folder), part)
+
+        self.assertEqual(machine({"where": {name: here for name in names}}, "quality"), "A, 1 thread a process")
+        self.assertEqual(machine({"where": {}}, "tiers"), "not measured")
+        mixed = machine({"where": {names[0]: here, names[1]: {**here, "cpu": "B", "jobs": 4}}}, "quality")
+        self.assertEqual(mixed, "mixed (1 measurement on A, 1 thread a process; 1 measurement on B, 1 thread a process, 4 at once)")
+        self.assertEqual(machine({"quality": here}, "quality"), "A, 1 thread a process")
+
+    def test_decoding_over_a_disk_is_measured_by_two_processes(self):
+        bench = QUIRE.with_name("tier_bench")
+        if SANITIZED or not bench.exists():
+            self.skipTest("needs the release build's tier_bench")
+        kept, out = self.folder / "kept", self.folder / "out"
+        text = self.folder / "text"
+        text.write_text("It is not read.")
+        command = [sys.executable, BENCH / "butler.py", "--quire", QUIRE.resolve(), "--tier-bench", bench.resolve(), "--model",
+                   MODEL.resolve(), "--text", text, "--kept", kept, "--out", out, "--tier-folder", self.folder]
+        for more in (["--tiny", "--tiers"], ["--render", kept]):
+            done = subprocess.run([str(part) for part in [*command, *more]], capture_output=True, text=True,
+                                  timeout=TIMEOUT_S, check=False)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        runs = {name: json.loads((kept / f"tiers-{name}.json").read_text()) for name in ("butler", "dense")}
+        self.assertTrue(runs["dense"]["recipe"].startswith("full,place=disk"))
+        self.assertEqual(runs["dense"]["limit_bytes"], runs["butler"]["limit_bytes"])
+        page = (out / "butler.md").read_text()
+        times = runs["dense"]["seconds_mean"] / runs["butler"]["seconds_mean"]
+        self.assertIn(f"| decoding over a disk, 2,048 tokens | ≥ 12 times as fast as dense | {times:.1f} times |", page)
+        xml.dom.minidom.parse(str(out / "butler/tiers.svg"))
+
+
 class Figures(QuireTest):
     def test_runs_weigh_by_their_steps(self):
         run = {"recipe": "q8", "repeats": 0, "ends": 0, "tokens": 11, "tokens_as_full": 3, "distinct": 1, "tokens_per_s": 10,

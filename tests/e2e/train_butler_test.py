@@ -141,6 +141,26 @@ class TrainButler(QuireTest):
         self.assertEqual({path: path.read_bytes() for path in inputs}, inputs)
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["b.svg", "copy", "text"])
 
+    def test_nothing_is_validated_on_that_is_trained_on(self):
+        text = self.text.read_text()
+        (self.folder / "longer").write_text(text + "\n")
+        (self.folder / "begin").write_text(text[:3000])
+        seen = "validation would be on what was trained on"
+        self.refused(*self.arguments("b.safetensors", "-f", f"{self.folder}/./text"), says="to be given once")
+        self.refused(*self.arguments("b.safetensors", "-f", self.folder / "longer"), says=seen)
+        self.refused(*self.arguments("b.safetensors", "--val", self.folder / "longer"), says=seen)
+        self.refused(*self.arguments("b.safetensors", "--val", self.folder / "begin"), says=seen)
+
+    def test_what_a_killed_training_left_is_removed(self):
+        with subprocess.Popen(["true"]) as gone:
+            pass
+        stay = [f"b.state.new-{os.getpid()}-0", f"b.state.new-{gone.pid}-x", f"c.state.new-{gone.pid}-0"]
+        for name in (*stay, f"b.state.new-{gone.pid}-0", f"b.safetensors.new-{gone.pid}-12"):
+            (self.folder / name).write_text("half")
+        (self.folder / "b.svg").mkdir()
+        self.refused(*self.arguments("b.safetensors"), says="it is a directory")
+        self.assertEqual({path.name for path in self.folder.iterdir()}, {*stay, "b.svg", "text"})
+
     def test_bad_input(self):
         command = self.arguments("b.safetensors")
         self.refused(*command, "--val", self.folder / "none", says="none")

@@ -220,12 +220,14 @@ TEST(ButlerSaved, GoesOnAsItWould) {
   const ButlerPrompt prompt(kShape, 5, 340, 8, 2);
   for (const char* text :
        {"butler(budget=70,local=20,interval=6,neighbours=on)",
-        "butler(k=turbo4,v=turbo4,frame=rotated,budget=70,local=20,interval=4,keys=int8)"}) {
+        "butler(k=turbo4,v=turbo4,frame=rotated,budget=70,local=20,interval=4,keys=int8)",
+        "turbo4(frame=rotated,keep=log(reserve=96),select=butler(budget=70,local=20,interval=6))"}) {
     for (const size_t n : {0, 250, 300, 301, 304, 309}) {
       for (const bool cut : {false, true}) {
         Butler run(text, prompt);
         run.grow(std::min<size_t>(n, 300), 300);
         run.grow(n, 1);
+        if (cut && run.cache.fixed_tokens() > 300) continue;  // rows have moved
         if (cut && n > 300) run.cache.crop(300);
         const std::vector<std::byte> bytes = saved(run.cache, kKind);
         const SectionFile file(bytes, "x", kKind);

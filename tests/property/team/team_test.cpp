@@ -10,8 +10,11 @@
 #include <chrono>
 #include <numeric>
 #include <set>
+#include <string>
 #include <thread>
 #include <vector>
+
+#include "base/error.h"
 
 namespace quire::test {
 namespace {
@@ -28,6 +31,49 @@ TEST_P(TeamOf, EveryMemberRunsOnce) {
       ++ran[static_cast<size_t>(worker.rank())];
     });
     ASSERT_EQ(ran, std::vector<int>(static_cast<size_t>(GetParam()), 1));
+  }
+}
+
+// What a member throws comes out of run(), wherever the others are then, and the team goes on.
+TEST_P(TeamOf, WhatAMemberThrowsEndsTheRunOfAll) {
+  Team team(GetParam());
+  for (int round = 0; round < 60; ++round) {
+    const int thrower = round % GetParam();
+    const int phase = round / GetParam() % 5;
+    std::atomic<int> n_ended{0};
+    const auto work = [&](Worker& worker) {
+      for (int i = 0; i < 5; ++i) {
+        if (worker.rank() == thrower && i == phase) throw Error("phase " + std::to_string(i));
+        if (i % 2 == 0) worker.barrier();
+        if (i % 2 != 0) worker.share(100, 1, [](int64_t, int64_t) {});
+      }
+      ++n_ended;
+    };
+    try {
+      team.run(work);
+      FAIL() << "nothing was thrown";
+    } catch (const Error& error) {
+      ASSERT_EQ(error.what(), "phase " + std::to_string(phase));
+    }
+    ASSERT_EQ(n_ended, 0) << "a barrier was passed without the member";
+    std::atomic<int64_t> sum{0};
+    team.run([&](Worker& worker) {
+      worker.share(1000, 7, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) sum += i;
+      });
+    });
+    ASSERT_EQ(sum, 999 * 500);
+  }
+}
+
+TEST_P(TeamOf, AllMayThrowAtOnce) {
+  Team team(GetParam());
+  for (int round = 0; round < 200; ++round) {
+    EXPECT_THROW(team.run([&](Worker& worker) {
+      if (round % 2 == 0) worker.barrier();
+      throw Error("no");
+    }),
+                 Error);
   }
 }
 

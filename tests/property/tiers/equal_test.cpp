@@ -90,5 +90,24 @@ TEST(TierEqual, RowsThatWereFetchedStayWhereThereIsRoom) {
   }
 }
 
+// Between predictions the same rows are read again: where they do not fit they are told ahead all the same.
+TEST(TierEqual, StepsThatRepeatASelectionLookAheadWhereItDoesNotFit) {
+  const ButlerPrompt prompt(kShape, 6, 640, 5, 2);
+  for (const char* format : {"k=f16,v=f16", "k=turbo4,v=turbo4,frame=rotated"}) {
+    const std::string recipe = std::string(format) + ",select=butler(budget=200,local=16,interval=1000)";
+    TierRun small(recipe + ",place=host(cache=1K)", prompt), large(recipe + ",place=host", prompt);
+    uint64_t n_small = 0, n_large = 0;
+    for (TierRun* run : {&small, &large}) run->step(620);
+    for (int i = 0; i < 8; ++i) {
+      for (TierRun* run : {&small, &large}) run->step(1);
+      n_small = small.cache->last_step().tier.wanted;
+      n_large = large.cache->last_step().tier.wanted;
+    }
+    EXPECT_EQ(small.cache->last_step().predictions.predictor_calls, 0u);
+    EXPECT_LE(n_large, 8u) << "the pages of layer 0";
+    EXPECT_GE(n_small, 8u + 5 * 2 * 6) << "and pages of each head of the others: " << format;
+  }
+}
+
 }  // namespace
 }  // namespace quire::test

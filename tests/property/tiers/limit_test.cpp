@@ -56,6 +56,62 @@ TEST(TierLimit, TheLeastThatATierNeedsIsRefusedWithNumbers) {
   EXPECT_NE(error.find("200000 bytes"), std::string::npos) << error;
 }
 
+// What is named and compared counts too, and is refused before anything of a step is computed.
+TEST(TierLimit, WhatAPredictionTakesCountsAndIsRefusedBefore) {
+  const ButlerPrompt prompt(kShape, 6, 700, 1, 2);
+  for (const std::string place : {std::string(), std::string(",place=host(cache=1K)")}) {
+    TierRun run("butler(budget=10%,sink=2,local=16,interval=3)" + place, prompt, 2, 50'000'000);
+    run.step(640);
+    EXPECT_EQ(run.cache->step_bytes(), 0u);
+    run.step(1);
+    run.step(1);
+    const uint64_t named = run.cache->size_bytes() - run.cache->store().size_bytes();
+    EXPECT_GE(run.cache->step_bytes(), named + 2 * 642 * (2 * 3 + 2) * sizeof(float));
+    MemoryAccount& account = run.pool->account();
+    if (place.empty()) {
+      EXPECT_EQ(account.firm_bytes(), run.cache->store().size_bytes() + run.cache->step_bytes());
+    }
+    run.step(20);  // nothing is named
+    EXPECT_EQ(run.cache->step_bytes(), 0u);
+    const uint64_t rest = account.limit_bytes() - account.firm_bytes();
+    ASSERT_TRUE(account.take(rest));
+    const std::string error = error_of([&] { run.step(1); });
+    EXPECT_NE(error.find("compares in a step needs"), std::string::npos) << error;
+    EXPECT_EQ(run.cache->n_tokens(), 662u);
+    account.give_back(rest);
+    run.step(1);
+  }
+}
+
+// The system may refuse memory in the middle of a step: nobody waits for ever, and the sequence begins anew.
+TEST(TierFault, MemoryRefusedInsideAStepEndsItForAllThreads) {
+  const ButlerPrompt prompt(kShape, 4, 470, 2, 2);
+  for (const char* recipe : {"full,place=host(cache=1K)", "turbo4(frame=rotated)",
+                             "butler(k=turbo4,v=turbo4,frame=rotated,budget=50),place=host(cache=1K)"}) {
+    TierRun memory(recipe, prompt);
+    memory.run(360);
+    for (const int n_threads : {1, 2, 4}) {
+      TierRun tier(recipe, prompt, n_threads, 50'000'000);
+      MemoryAccount& account = tier.pool->account();
+      uint64_t taken = 0;
+      tier.before_layer = [&](size_t layer) {
+        if (layer != 2) return;
+        taken = account.limit_bytes() - account.firm_bytes();
+        ASSERT_TRUE(account.take(taken));
+      };
+      EXPECT_NE(error_of([&] { tier.step(360); }), "") << recipe << n_threads;
+      tier.before_layer = {};
+      account.give_back(taken);
+      EXPECT_TRUE(tier.cache->is_broken());
+      EXPECT_NE(error_of([&] { tier.step(1); }).find("given up"), std::string::npos);
+      EXPECT_NE(error_of([&] { tier.cache->crop(1); }).find("given up"), std::string::npos);
+      tier.cache->crop(0);
+      tier.run(360);
+      EXPECT_TRUE(same(memory.out, tier.out)) << recipe << n_threads;
+    }
+  }
+}
+
 // A fault ends the step with a sentence, and every later step too; the sequence is as long as it was.
 TEST(TierFault, EndsTheStepAndIsToldToTheNext) {
   const ButlerPrompt prompt(kShape, 4, 640, 2, 2);

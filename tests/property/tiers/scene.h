@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -35,6 +36,8 @@ inline const std::vector<std::string>& tier_recipes() {
       "monarch(window=64,max_hot=128,frame=rotated)",
       "butler(budget=10%,sink=2,local=16,interval=3,neighbours=on)",
       "k=turbo4,v=turbo4,frame=rotated,select=butler(budget=10%,local=70,interval=2)",
+      "k=turbo4,v=turbo4,frame=rotated,keep=log(reserve=96),select=butler(budget=20%,local=20,interval=3)",
+      "k=turbo4,v=turbo4,frame=rotated,keep=log(reserve=96,partial=on),select=butler(budget=20%,local=20)",
       "quest(budget=20%)",
       "doublesparse(budget=15%)",
       "doublesparse(budget=15%,from=prompt)",
@@ -80,6 +83,7 @@ struct TierRun {
       for (size_t layer = 0; layer < prompt.shape.n_layers; ++layer) {
         const size_t kv = prompt.kv_width(layer);
         const size_t width = prompt.q_width();
+        if (before_layer && worker.rank() == 0) before_layer(layer);
         cache->begin_layer(worker, layer);
         if (cache->predicts(layer)) {
           cache->predict(worker, layer, prompt.x[layer].data() + begin * prompt.g().width);
@@ -108,6 +112,7 @@ struct TierRun {
   Team team;
   Outputs out;
   TierCounts counts;
+  std::function<void(size_t)> before_layer;
 };
 
 inline bool same(const Outputs& a, const Outputs& b) {

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <random>
 #include <thread>
@@ -27,11 +29,20 @@ struct Scene {
     options.row_bytes = by_rows ? layout.payload_bytes() : 0;
     options.buffer_bytes = 16 << 10;
     options.n_buffers = 4;
-    options.plan_bytes = 16 << 10;
+    options.plan_bytes = std::min<uint64_t>(options.plan_bytes, 16 << 10);
     tier = std::make_unique<Tier>(std::move(device), options, account);
   }
 
   void write(size_t n) {
+    const size_t first = bytes.size();
+    for (size_t i = 0; i < n; ++i) {
+      bytes.emplace_back(kHeads * layout.head_bytes());
+      for (std::byte& byte : bytes.back()) byte = static_cast<std::byte>(random());
+    }
+    write_bytes(first, n);
+  }
+  // Pages with these bytes.
+  void write_bytes(size_t first, size_t n) {
     const size_t slab_bytes = tier->slab_bytes(layout);
     const MappedBytes window(n * slab_bytes);
     std::vector<std::shared_ptr<OutsidePage>> placed;
@@ -39,10 +50,8 @@ struct Scene {
     for (size_t i = 0; i < n; ++i) {
       placed.push_back(tier->place(layout));
       records.push_back(window.data() + i * slab_bytes);
-      bytes.emplace_back(kHeads * layout.head_bytes());
-      for (std::byte& byte : bytes.back()) byte = static_cast<std::byte>(random());
       for (size_t head = 0; head < kHeads; ++head) {
-        pack_head(layout, placed.back()->number, head, bytes.back().data() + head * layout.head_bytes(),
+        pack_head(layout, placed.back()->number, head, bytes[first + i].data() + head * layout.head_bytes(),
                   records.back());
       }
     }
@@ -188,6 +197,83 @@ TEST(Tier, FaultsAreToldToAllThreads) {
       EXPECT_NE(scene.fault().find("the tier of the test"), std::string::npos);
     }
   }
+}
+
+// A device that is busy for a moment is asked again later, not a hundred times at once.
+TEST(Tier, WaitsWhereTheDeviceIsShortOfSomething) {
+  auto faults = std::make_shared<Faults>();
+  Scene scene(std::make_unique<FaultyDevice>(make_memory_device(), faults), false);
+  scene.write(4);
+  faults->put_off_every = 1;
+  std::thread other([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(60));
+    faults->put_off_every = 0;
+  });
+  EXPECT_EQ(scene.read(0, 4, 1, ~uint64_t{0}, PieceUse::kSwept), 0u);
+  other.join();
+  EXPECT_EQ(scene.fault(), "");
+}
+
+// A plan takes what fits; the rest is told when there is room again.
+TEST(Tier, TakesAsMuchOfWhatIsWantedAsItCanRemember) {
+  TierOptions options;
+  options.plan_bytes = 100 * sizeof(WantedPieces);
+  Scene scene(make_memory_device(), false, 0, options);
+  scene.write(100);
+  std::vector<WantedPieces> wanted;
+  for (const OutsidePageRef& page : scene.pages) {
+    for (size_t head = 0; head < kHeads; ++head) {
+      wanted.push_back(WantedPieces::of_head(page, head, ~uint64_t{0}, PieceUse::kSwept));
+    }
+  }
+  const auto rest = [&](size_t first) {
+    return std::vector<WantedPieces>(wanted.begin() + static_cast<ptrdiff_t>(first), wanted.end());
+  };
+  size_t n_told = scene.tier->want(rest(0));
+  EXPECT_EQ(n_told, 100u);
+  while (n_told < wanted.size()) {
+    n_told += scene.tier->want(rest(n_told));
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(scene.tier->counts().wanted, wanted.size());
+  while (scene.tier->counts().fetched_pieces < wanted.size()) std::this_thread::yield();
+  for (size_t head = 0; head < kHeads; ++head) {
+    EXPECT_EQ(scene.read(0, 100, head, ~uint64_t{0}, PieceUse::kSwept), 0u);
+  }
+  EXPECT_EQ(scene.tier->counts().hits, wanted.size());
+}
+
+// Memory that goes over from heads to rows, kept by a piece on its way, goes in a later round.
+TEST(Tier, WhatIsToBeGivenBackIsSoAtLast) {
+  auto faults = std::make_shared<Faults>();
+  Scene scene(std::make_unique<FaultyDevice>(make_memory_device(), faults), true, uint64_t{40} << 20);
+  scene.write(20);
+  for (int i = 0; i < 185; ++i) scene.write_bytes(0, 20);  // more heads than there is memory for
+  std::vector<std::byte> room(scene.layout.head_bytes());
+  const auto load = [&](size_t page, size_t head, uint64_t rows, PieceUse use) {
+    const PieceRead read{&scene.pages[page], head, rows, room.data()};
+    scene.tier->load({&read, 1}, use);
+  };
+  for (size_t page = 20; page < scene.pages.size(); ++page) {
+    for (size_t head = 0; head < kHeads; ++head) load(page, head, ~uint64_t{0}, PieceUse::kSwept);
+  }
+  for (size_t page = 0; page < 120; ++page) load(page, 0, ~uint64_t{0}, PieceUse::kSelected);
+  faults->holds = true;
+  const int n_started = faults->n_started;
+  std::vector<WantedPieces> wanted;
+  for (size_t page = 0; page < 20; ++page) wanted.push_back(WantedPieces::of_page(scene.pages[page]));
+  scene.tier->want(std::move(wanted));
+  while (faults->n_started == n_started) std::this_thread::yield();
+  const uint64_t before = scene.tier->memory_bytes();
+  scene.tier->begin_round();
+  EXPECT_EQ(scene.tier->memory_bytes(), before) << "something is on its way to it";
+  faults->holds = false;
+  for (int i = 0; i < 1000 && scene.tier->memory_bytes() == before; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    scene.tier->begin_round();
+  }
+  EXPECT_LT(scene.tier->memory_bytes(), before);
+  EXPECT_EQ(scene.fault(), "");
 }
 
 TEST(Tier, ADiskThatIsFullIsTold) {
