@@ -305,7 +305,9 @@ TEST(ButlerBytes, AreThoseAllocatedAndPredicted) {
     for (const size_t n : {1, 64, 65, 330}) {
       const ButlerPrompt prompt(kShape, 3, n, n);
       const Recipe recipe = Recipe::parse(text);
-      PagePool pool(prompt.shape.peak_bytes(recipe, 0, n, 100));
+      PagePool any;
+      const Cache same(recipe, prompt.shape, any, {.butler = prompt.weights});
+      PagePool pool(prompt.shape.peak_bytes(recipe, 0, n, 100) + same.selector().step_bytes(n, 1));
       Butler run(Cache(recipe, prompt.shape, pool, {.butler = prompt.weights}), prompt);
       run.grow(n, 100);
       EXPECT_EQ(run.cache.size_bytes(), prompt.shape.cache_bytes(recipe, n)) << text << n;
