@@ -165,6 +165,7 @@ int bench_on_device(const ModelOptions& model, const DeviceBenchFlags& flags, co
   const std::vector<Recipe> recipes = Recipe::parse_list(modes);
   const std::vector<int64_t> batches = flags.batches.empty() ? std::vector<int64_t>{1} : flags.batches;
   const std::vector<int64_t> contexts = flags.contexts.empty() ? std::vector<int64_t>{4096} : flags.contexts;
+  check_range("--max-new-tokens", n_steps, 1, 1'000'000);
   for (const int64_t n : batches) check_range("--batch", n, 1, 256);
   for (const int64_t n : contexts) check_range("--context", n, 1, int64_t{1} << 24);
   const Subject subject = subject_of(model, flags);

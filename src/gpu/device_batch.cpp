@@ -1,6 +1,7 @@
 #include "gpu/device_batch.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "base/device_error.h"
@@ -26,6 +27,9 @@ void check_options(const BatchOptions& options, const ModelConfig& config) {
                 std::to_string(options.context_tokens));
   }
   const DeviceSampling& sampling = options.sampling;
+  if (!(sampling.temperature >= 0 && std::isfinite(sampling.temperature))) {
+    throw Error("the temperature must be 0 or more, not " + std::to_string(sampling.temperature));
+  }
   if (sampling.temperature > 0 && (sampling.top_k < 1 || sampling.top_k > kMostChoices)) {
     throw Error("sampling on the CUDA device needs --top-k from 1 to " + std::to_string(kMostChoices) +
                 ", not " + std::to_string(sampling.top_k));
@@ -95,7 +99,13 @@ void DeviceBatch::Parts::mark() { marks[n_asked++ % kRing].record(stream); }
 
 DeviceBatch::DeviceBatch(const DeviceModel& model, const BatchOptions& options, const ModelFacts& facts)
     : parts_(std::make_unique<Parts>(*model.parts_, options, facts)) {}
-DeviceBatch::~DeviceBatch() = default;
+// Kernels that are under way write into what is freed then.
+DeviceBatch::~DeviceBatch() {
+  try {
+    wait();
+  } catch (const Error&) {
+  }
+}
 
 int DeviceBatch::n_sequences() const { return parts_->n; }
 size_t DeviceBatch::n_tokens(int sequence) const {
@@ -107,6 +117,11 @@ void DeviceBatch::prefill(int sequence, std::span<const int32_t> tokens,
   Parts& p = *parts_;
   QUIRE_CHECK(sequence >= 0 && sequence < p.n && n_tokens(sequence) == 0 && !tokens.empty());
   QUIRE_CHECK(p.n_asked - p.n_taken < kRing);
+  for (const int32_t id : tokens) {
+    if (id >= 0 && static_cast<size_t>(id) < p.model.config.vocabulary) continue;
+    throw Error("token id " + std::to_string(id) + " is outside the vocabulary of " +
+                std::to_string(p.model.config.vocabulary) + " tokens");
+  }
   Prefill prompt(p, sequence, tokens);
   SequencePages& pages = p.cache.pages();
   pages.begin(sequence, static_cast<int>(tokens.size()));

@@ -6,6 +6,7 @@
 // sinks. Where nothing is ever coded all pages are exact.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -29,7 +30,7 @@ struct PagesShape {
   }
   // Pages that a sequence has at most at a time; of exact ones, those of the table.
   int exact_pages() const {
-    return seals ? (tail_tokens + kPageTokens - 1) / kPageTokens + 1
+    return seals ? (std::min(tail_tokens, most_tokens) + kPageTokens - 1) / kPageTokens + 1
                  : (most_tokens + kPageTokens - 1) / kPageTokens;
   }
   int coded_pages() const { return seals ? sealed_pages(most_tokens) : 0; }

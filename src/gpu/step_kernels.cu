@@ -1,5 +1,7 @@
 #include "gpu/step_kernels.h"
 
+#include <algorithm>
+
 #include "gpu/device/launch.cuh"
 #include "kernels/cuda/device/frame.cuh"
 
@@ -251,8 +253,12 @@ void make_angles(const Angles& angles, int first, int n, cuda::Stream stream) {
 
 void embed_rows(const DeviceMatrix& embedding, float scale, const int32_t* tokens, int n, float* x,
                 cuda::Stream stream) {
-  embed_kernel<<<grid(embedding.columns, n), kThreads, 0, stream>>>(embedding, scale, tokens, x);
-  cuda::check(cudaGetLastError(), "embedding tokens");
+  constexpr int kMostRows = 65535;  // of a grid's second dimension
+  for (int first = 0; first < n; first += kMostRows) {
+    embed_kernel<<<grid(embedding.columns, std::min(kMostRows, n - first)), kThreads, 0, stream>>>(
+        embedding, scale, tokens + first, x + int64_t{first} * embedding.columns);
+    cuda::check(cudaGetLastError(), "embedding tokens");
+  }
 }
 
 void normalise_rows(const float* x, const float* weight, float epsilon, int n, int width, uint16_t* out,
