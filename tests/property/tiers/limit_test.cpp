@@ -59,7 +59,7 @@ TEST(TierLimit, TheLeastThatATierNeedsIsRefusedWithNumbers) {
 // What is named and compared counts too, and is refused before anything of a step is computed.
 TEST(TierLimit, WhatAPredictionTakesCountsAndIsRefusedBefore) {
   const ButlerPrompt prompt(kShape, 6, 700, 1, 2);
-  for (const std::string place : {std::string(), std::string(",place=host(cache=1K)")}) {
+  for (const std::string& place : {std::string(), std::string(",place=host(cache=1K)")}) {
     TierRun run("butler(budget=10%,sink=2,local=16,interval=3)" + place, prompt, 2, 50'000'000);
     run.step(640);
     EXPECT_EQ(run.cache->step_bytes(), 0u);
