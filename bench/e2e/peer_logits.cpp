@@ -14,18 +14,17 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <memory>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "golden/forward/golden_file.h"
-#include "llama.h"
+#include "peer.h"
 
 namespace {
 
-constexpr int kContextTokens = 4096;
-constexpr int kBatchTokens = 512;  // llama.cpp's default; also bounds the logits held at once to 100 MB
+constexpr size_t kContextTokens = 4096;
 constexpr size_t kWindowTokens = 2048;
 constexpr float kClearMargin = 0.05f;
 
@@ -36,75 +35,14 @@ struct Options {
   int n_threads = 2;
 };
 
-class Peer {
- public:
-  Peer(const std::string& path, int n_threads) {
-    llama_backend_init();
-    llama_log_set(
-        [](ggml_log_level level, const char* text, void*) {
-          if (level == GGML_LOG_LEVEL_ERROR) std::fputs(text, stderr);
-        },
-        nullptr);
-    model_.reset(llama_model_load_from_file(path.c_str(), llama_model_default_params()));
-    if (!model_) throw std::runtime_error("cannot load " + path);
-    llama_context_params params = llama_context_default_params();
-    params.n_ctx = kContextTokens;
-    params.n_batch = kBatchTokens;
-    params.n_ubatch = kBatchTokens;
-    params.n_threads = params.n_threads_batch = n_threads;
-    params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED;
-    params.type_k = params.type_v = GGML_TYPE_F16;
-    context_.reset(llama_init_from_model(model_.get(), params));
-    if (!context_) throw std::runtime_error("cannot make a context");
-    n_vocab_ = static_cast<size_t>(llama_vocab_n_tokens(llama_model_get_vocab(model_.get())));
-  }
-
-  size_t n_vocab() const { return n_vocab_; }
-
-  // Runs one prompt from an empty cache and calls sink(position, logits[n_vocab]) at each wanted position,
-  // rising.
-  template <typename Wanted, typename Sink>
-  void run(const uint16_t* tokens, size_t n, Wanted wanted, Sink sink) {
-    llama_memory_clear(llama_get_memory(context_.get()), true);
-    for (size_t start = 0; start < n; start += kBatchTokens) {
-      const size_t count = std::min<size_t>(kBatchTokens, n - start);
-      llama_batch batch = llama_batch_init(static_cast<int32_t>(count), 0, 1);
-      batch.n_tokens = static_cast<int32_t>(count);
-      for (size_t i = 0; i < count; ++i) {
-        batch.token[i] = tokens[start + i];
-        batch.pos[i] = static_cast<llama_pos>(start + i);
-        batch.n_seq_id[i] = 1;
-        batch.seq_id[i][0] = 0;
-        batch.logits[i] = wanted(start + i) ? 1 : 0;
-      }
-      const int status = llama_decode(context_.get(), batch);
-      if (status == 0) {
-        for (size_t i = 0; i < count; ++i) {
-          if (batch.logits[i]) sink(start + i, llama_get_logits_ith(context_.get(), static_cast<int32_t>(i)));
-        }
-      }
-      llama_batch_free(batch);
-      if (status != 0) throw std::runtime_error("llama_decode failed");
-    }
-  }
-
- private:
-  struct Deleter {
-    void operator()(llama_model* model) const { llama_model_free(model); }
-    void operator()(llama_context* context) const { llama_free(context); }
-  };
-  std::unique_ptr<llama_model, Deleter> model_;
-  std::unique_ptr<llama_context, Deleter> context_;
-  size_t n_vocab_ = 0;
-};
-
 void report_divergence(Peer& peer, const std::string& path) {
   const quire::golden::GoldenFile golden = quire::golden::load(path);
   const auto& positions = golden.positions;
   double sum = 0, greatest = 0;
   size_t index = 0, n_clear = 0, n_same = 0;
+  peer.forget();
   peer.run(
-      golden.tokens.data(), golden.tokens.size(),
+      std::span<const uint16_t>(golden.tokens), 0,
       [&](size_t position) { return std::binary_search(positions.begin(), positions.end(), position); },
       [&](size_t, const float* logits) {
         const double kl = golden.kl(logits, peer.n_vocab(), index);
@@ -139,8 +77,9 @@ void report_perplexity(Peer& peer, const std::string& path) {
   for (size_t start = 0; start < tokens.size(); start += kWindowTokens) {
     const uint16_t* window = &tokens[start];
     const size_t n = std::min(kWindowTokens, tokens.size() - start);
+    peer.forget();
     peer.run(
-        window, n, [&](size_t position) { return position + 1 < n; },
+        std::span(window, n), 0, [&](size_t position) { return position + 1 < n; },
         [&](size_t position, const float* logits) {
           total += quire::golden::log_sum_exp(logits, peer.n_vocab()) - logits[window[position + 1]];
           ++n_scored;
@@ -177,7 +116,7 @@ Options parse(int argc, char** argv) {
 int main(int argc, char** argv) {
   try {
     const Options options = parse(argc, argv);
-    Peer peer(options.model, options.n_threads);
+    Peer peer(options.model, kContextTokens, options.n_threads);
     for (const std::string& path : options.golden) report_divergence(peer, path);
     if (!options.ppl_tokens.empty()) report_perplexity(peer, options.ppl_tokens);
   } catch (const std::exception& error) {

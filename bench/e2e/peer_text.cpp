@@ -15,16 +15,15 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
-#include <memory>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "llama.h"
+#include "golden/forward/golden_file.h"
+#include "peer.h"
 
 namespace {
-
-constexpr size_t kBatchTokens = 512;  // llama.cpp's default
 
 struct Options {
   std::string model;
@@ -34,86 +33,19 @@ struct Options {
   int n_threads = 2;
 };
 
-class Peer {
- public:
-  Peer(const Options& options, size_t n_context) {
-    llama_backend_init();
-    llama_log_set(
-        [](ggml_log_level level, const char* text, void*) {
-          if (level == GGML_LOG_LEVEL_ERROR) std::fputs(text, stderr);
-        },
-        nullptr);
-    model_.reset(llama_model_load_from_file(options.model.c_str(), llama_model_default_params()));
-    if (!model_) throw std::runtime_error("cannot load " + options.model);
-    llama_context_params params = llama_context_default_params();
-    params.n_ctx = static_cast<uint32_t>(n_context);
-    params.n_batch = params.n_ubatch = kBatchTokens;
-    params.n_threads = params.n_threads_batch = options.n_threads;
-    params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED;
-    params.type_k = params.type_v = GGML_TYPE_F16;
-    context_.reset(llama_init_from_model(model_.get(), params));
-    if (!context_) throw std::runtime_error("cannot make a context");
-    vocabulary_ = llama_model_get_vocab(model_.get());
-  }
+// The begin token, where the model wants one.
+std::vector<llama_token> beginning(const Peer& peer) {
+  if (!llama_vocab_get_add_bos(peer.vocabulary())) return {};
+  return {llama_vocab_bos(peer.vocabulary())};
+}
 
-  size_t n_vocab() const { return static_cast<size_t>(llama_vocab_n_tokens(vocabulary_)); }
-
-  std::vector<llama_token> begin() const {
-    if (!llama_vocab_get_add_bos(vocabulary_)) return {};
-    return {llama_vocab_bos(vocabulary_)};
-  }
-
-  bool ends(llama_token token) const { return llama_vocab_is_eog(vocabulary_, token); }
-
-  std::vector<llama_token> tokens_of(const std::string& text) const {
-    std::vector<llama_token> tokens(text.size() + 16);
-    const int n = llama_tokenize(vocabulary_, text.data(), static_cast<int32_t>(text.size()), tokens.data(),
-                                 static_cast<int32_t>(tokens.size()), false, false);
-    if (n < 0) throw std::runtime_error("cannot tokenize the text");
-    tokens.resize(static_cast<size_t>(n));
-    return tokens;
-  }
-
-  void forget() { llama_memory_clear(llama_get_memory(context_.get()), true); }
-
-  // Appends the tokens at `position` and calls sink(index, logits) for those that are wanted.
-  template <typename Wanted, typename Sink>
-  void run(const std::vector<llama_token>& tokens, size_t position, Wanted wanted, Sink sink) {
-    for (size_t start = 0; start < tokens.size(); start += kBatchTokens) {
-      const size_t count = std::min(kBatchTokens, tokens.size() - start);
-      llama_batch batch = llama_batch_init(static_cast<int32_t>(count), 0, 1);
-      batch.n_tokens = static_cast<int32_t>(count);
-      for (size_t i = 0; i < count; ++i) {
-        batch.token[i] = tokens[start + i];
-        batch.pos[i] = static_cast<llama_pos>(position + start + i);
-        batch.n_seq_id[i] = 1;
-        batch.seq_id[i][0] = 0;
-        batch.logits[i] = wanted(start + i) ? 1 : 0;
-      }
-      const int status = llama_decode(context_.get(), batch);
-      for (size_t i = 0; status == 0 && i < count; ++i) {
-        if (batch.logits[i]) sink(start + i, llama_get_logits_ith(context_.get(), static_cast<int32_t>(i)));
-      }
-      llama_batch_free(batch);
-      if (status != 0) throw std::runtime_error("llama_decode failed");
-    }
-  }
-
- private:
-  struct Deleter {
-    void operator()(llama_model* model) const { llama_model_free(model); }
-    void operator()(llama_context* context) const { llama_free(context); }
-  };
-  std::unique_ptr<llama_model, Deleter> model_;
-  std::unique_ptr<llama_context, Deleter> context_;
-  const llama_vocab* vocabulary_ = nullptr;
-};
-
-double nll(const float* logits, size_t n, llama_token target) {
-  const double most = *std::max_element(logits, logits + n);
-  double sum = 0;
-  for (size_t i = 0; i < n; ++i) sum += std::exp(static_cast<double>(logits[i]) - most);
-  return std::log(sum) + most - static_cast<double>(logits[target]);
+std::vector<llama_token> tokens_of(const Peer& peer, const std::string& text) {
+  std::vector<llama_token> tokens(text.size() + 16);
+  const int n = llama_tokenize(peer.vocabulary(), text.data(), static_cast<int32_t>(text.size()),
+                               tokens.data(), static_cast<int32_t>(tokens.size()), false, false);
+  if (n < 0) throw std::runtime_error("cannot tokenize the text");
+  tokens.resize(static_cast<size_t>(n));
+  return tokens;
 }
 
 void print_tokens(const std::vector<llama_token>& tokens) {
@@ -126,15 +58,15 @@ void report_perplexity(Peer& peer, const Options& options, const std::vector<lla
   double total = 0;
   size_t n_scored = 0;
   for (size_t done = 0; done < tokens.size();) {
-    std::vector<llama_token> window = peer.begin();
+    std::vector<llama_token> window = beginning(peer);
     const size_t n = std::min(options.window - window.size(), tokens.size() - done);
     const auto first = tokens.begin() + static_cast<std::ptrdiff_t>(done);
     window.insert(window.end(), first, first + static_cast<std::ptrdiff_t>(n));
     peer.forget();
     peer.run(
-        window, 0, [&](size_t at) { return at + 1 < window.size(); },
+        std::span<const llama_token>(window), 0, [&](size_t at) { return at + 1 < window.size(); },
         [&](size_t at, const float* logits) {
-          total += nll(logits, peer.n_vocab(), window[at + 1]);
+          total += quire::golden::log_sum_exp(logits, peer.n_vocab()) - logits[window[at + 1]];
           ++n_scored;
         });
     done += n;
@@ -145,7 +77,7 @@ void report_perplexity(Peer& peer, const Options& options, const std::vector<lla
 }
 
 void report_greedy(Peer& peer, const Options& options, const std::vector<llama_token>& tokens) {
-  std::vector<llama_token> step = peer.begin();
+  std::vector<llama_token> step = beginning(peer);
   step.insert(step.end(), tokens.begin(), tokens.end());
   std::vector<llama_token> said;
   std::vector<float> margins;
@@ -153,7 +85,7 @@ void report_greedy(Peer& peer, const Options& options, const std::vector<llama_t
   while (said.size() < options.n_new) {
     llama_token best = 0;
     peer.run(
-        step, position, [&](size_t at) { return at + 1 == step.size(); },
+        std::span<const llama_token>(step), position, [&](size_t at) { return at + 1 == step.size(); },
         [&](size_t, const float* logits) {
           const float* most = std::max_element(logits, logits + peer.n_vocab());
           best = static_cast<llama_token>(most - logits);
@@ -164,7 +96,7 @@ void report_greedy(Peer& peer, const Options& options, const std::vector<llama_t
           margins.push_back(*most - second);
         });
     position += step.size();
-    if (peer.ends(best)) break;
+    if (llama_vocab_is_eog(peer.vocabulary(), best)) break;
     said.push_back(best);
     step = {best};
   }
@@ -214,8 +146,9 @@ int main(int argc, char** argv) {
     const Options options = parse(argc, argv);
     const std::string text = read_file(options.text_path);
     // As many tokens as bytes at most.
-    Peer peer(options, options.n_new > 0 ? text.size() + options.n_new + 16 : options.window);
-    const std::vector<llama_token> tokens = peer.tokens_of(text);
+    Peer peer(options.model, options.n_new > 0 ? text.size() + options.n_new + 16 : options.window,
+              options.n_threads);
+    const std::vector<llama_token> tokens = tokens_of(peer, text);
     if (options.n_new > 0) {
       report_greedy(peer, options, tokens);
     } else {

@@ -4,34 +4,39 @@
 
 namespace quire::gpu {
 
-cuda::DecodeAttention DeviceCache::attention(const float* queries, float* out, float* log_sums) const {
-  const HeadShape& h = shape_.heads;
-  cuda::DecodeAttention a{};
-  a.n_sequences = shape_.n_sequences;
+namespace {
+
+// What dense and sparse attention are told alike.
+template <typename Attention>
+Attention attention_of(const CacheShape& shape, const float* queries, float* out, float* log_sums,
+                       void* workspace) {
+  const HeadShape& h = shape.heads;
+  Attention a{};
+  a.n_sequences = shape.n_sequences;
   a.n_kv_heads = h.n_kv_heads;
   a.group = h.n_heads / h.n_kv_heads;
   a.head_dim = h.head_dim;
   a.queries = queries;
-  a.scale = shape_.scale;
+  a.scale = shape.scale;
   a.out = out;
   a.log_sums = log_sums;
-  a.workspace = workspace_.as<void>();
+  a.workspace = workspace;
   return a;
+}
+
+}  // namespace
+
+cuda::DecodeAttention DeviceCache::attention(const float* queries, float* out, float* log_sums) const {
+  return attention_of<cuda::DecodeAttention>(shape_, queries, out, log_sums, workspace_.as<void>());
 }
 
 cuda::SparseAttention DeviceCache::sparse_attention(int layer, const float* queries,
                                                     const int32_t* exact_tokens, float* out) const {
-  const HeadShape& h = shape_.heads;
   const cuda::SparsePages planes = coded_planes(layer);
   const ExactPages exact = exact_pages(layer);
   const Frames& frames = frames_[static_cast<size_t>(layer)];
-  cuda::SparseAttention a{};
-  a.n_sequences = shape_.n_sequences;
-  a.n_kv_heads = h.n_kv_heads;
-  a.group = h.n_heads / h.n_kv_heads;
-  a.head_dim = h.head_dim;
-  a.queries = queries;
-  a.scale = shape_.scale;
+  auto a =
+      attention_of<cuda::SparseAttention>(shape_, queries, out, log_sums_.as<float>(), workspace_.as<void>());
   a.index = planes.index;
   a.keys = planes.keys;
   a.values = planes.values;
@@ -49,10 +54,7 @@ cuda::SparseAttention DeviceCache::sparse_attention(int layer, const float* quer
              exact_tokens,
              sink_pages_.as<int32_t>()};
   a.budget = recipe_.budget;
-  a.out = out;
-  a.log_sums = log_sums_.as<float>();
   a.n_read = n_read_.as<int32_t>();
-  a.workspace = workspace_.as<void>();
   return a;
 }
 
