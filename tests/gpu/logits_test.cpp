@@ -93,5 +93,16 @@ TEST_F(DeviceLogits, FromTheFirstTokenOn) {
   }
 }
 
+// Two bits a number and statistics of the sequence's own tokens: what rounding does to a prompt comes back in
+// codes.
+TEST_F(DeviceLogits, OfSignVqAreNearTheCpu) {
+  for (const size_t n_prompt : {1100, 400}) {
+    for (const char* recipe : {"selfindex", "selfindex(budget=100%)", "k=signvq,v=signvq,full_rows=64"}) {
+      const Distance distance = force(recipe, n_prompt, 220);
+      EXPECT_LE(distance.kl_mean(), 2e-2) << recipe;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace quire::test
