@@ -34,7 +34,7 @@ class Reader {
       refuse("keeps, selects or promotes rows by a policy");
     }
     const bool is_signvq = recipe_.coded && recipe_.keys == SideFormat::of(Code::kSignVq);
-    if ((recipe_.full_rows > 0 && !is_signvq) || recipe_.prompt_statistics) {
+    if ((recipe_.full_rows > 0 || recipe_.prompt_statistics) && !is_signvq) {
       refuse("looks at the prompt to code it");
     }
     if (recipe_.key_format == Format::kF32 || recipe_.key_format != recipe_.value_format) {

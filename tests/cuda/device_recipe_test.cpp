@@ -41,6 +41,7 @@ TEST(DeviceRecipeTest, SignVqIsReadByTheMeanQuery) {
   Recipe recipe = coded(Code::kSignVq, Code::kSignVq);
   recipe.sink_tokens = recipe.tail_tokens = 0;
   recipe.full_rows = 64;
+  recipe.prompt_statistics = true;
   EXPECT_EQ(gpu::device_recipe(recipe, "").budget.share, 1);
   recipe.index = IndexBudget{.candidates = 1, .mean_query = true};
   const gpu::DeviceRecipe selfindex = gpu::device_recipe(recipe, "selfindex");

@@ -25,10 +25,11 @@ struct SumsLayout {
   static constexpr int kFloats = kTileHeads * (kNumbers + 2);
 };
 
-// In dynamic shared memory: the list, or what warps leave.
+// In dynamic shared memory: the list and tiles on their way, or what warps leave.
 template <int kRounds>
 struct AttendShared {
-  static constexpr int kListBytes = kListRows * (int)sizeof(uint32_t);
+  static constexpr int kRingOffset = kListRows * (int)sizeof(uint32_t);
+  static constexpr int kListBytes = kRingOffset + kSignVqWarps * TileRing<kRounds>::kBytes;
   static constexpr int kSumsBytes = kSignVqWarps * SumsLayout<kRounds>::kFloats * (int)sizeof(float);
   static constexpr int kBytes = kListBytes > kSumsBytes ? kListBytes : kSumsBytes;
 };
@@ -67,26 +68,30 @@ __device__ __forceinline__ Place place_of(const SignVqParams& p) {
           min(kTileHeads, p.a.group - tile * kTileHeads)};
 }
 
-// A warp a head.
+// A warp a head. All numbers are asked for before one is used.
 template <int kRounds>
 __device__ void load_queries(const SignVqParams& p, const Place& place, StaticShared<kRounds>& shared) {
+  constexpr int kEach = 4 * kRounds;
   const int d = p.a.head_dim;
   const int head = warp_index();
-  const float scale = p.a.scale * 1.44269504f;
+  const float* q = p.a.queries + (int64_t)(place.first_head + head) * d;
+  const float* balance = p.a.statistics.balance + (int64_t)place.pair * d;
+  const float* mean = p.a.statistics.mean + (int64_t)place.pair * d;
+  float plain[kEach], balances[kEach], means[kEach];
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    const int j = 32 * i + lane_index();
+    plain[i] = j < d && head < place.n_heads ? q[j] : 0.0f;
+    balances[i] = j < d ? balance[j] : 0.0f;
+    means[i] = j < d ? mean[j] : 0.0f;
+  }
   float bias = 0.0f;
-  for (int j = lane_index(); j < 128 * kRounds; j += 32) {
-    float plain = 0.0f;
-    float framed = 0.0f;
-    if (j < d && head < place.n_heads) {
-      plain = scale * p.a.queries[(int64_t)(place.first_head + head) * d + j];
-      const int64_t at = (int64_t)place.pair * d + j;
-      if (p.a.statistics.balance != nullptr) {
-        framed = plain * p.a.statistics.balance[at];
-        bias += plain * p.a.statistics.mean[at];
-      }
-    }
-    shared.plain[head][j] = __float2half(plain);
-    shared.framed[head][j] = __float2half(framed);
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    const float x = p.a.scale * 1.44269504f * plain[i];
+    bias += x * means[i];
+    shared.plain[head][32 * i + lane_index()] = __float2half(x);
+    shared.framed[head][32 * i + lane_index()] = __float2half(x * balances[i]);
   }
   for (int half = 16; half > 0; half /= 2) bias += __shfl_xor_sync(kAllLanes, bias, half);
   if (lane_index() == 0) shared.bias[head] = bias;
@@ -135,25 +140,31 @@ __device__ void attend_exact(const SignVqParams& p, const Place& place, const Ti
 // The listed rows, tile by tile: a warp takes every eighth.
 template <int kRounds>
 __device__ void attend_listed(const SignVqParams& p, const Place& place, const uint32_t* list, int n,
-                              const TileQueries<kRounds>& queries, const float (&bias)[2],
+                              uint8_t* ring, const TileQueries<kRounds>& queries, const float (&bias)[2],
                               TileSums<kRounds>& sums) {
+  using Ring = TileRing<kRounds>;
   const LaneOffsets<kRounds> rows(p.a.rows.data + place.pair % p.a.n_kv_heads * p.a.rows.head_stride,
                                   p.a.head_dim);
-  constexpr int kStride = kTileRows * kSignVqWarps;
-  CodedTile<kRounds> even, odd;
-  int at = kTileRows * warp_index();
-  if (at >= n) return;
-  even.load(rows, list + at);
-  while (true) {
-    const int next = at + kStride;
-    if (next < n) odd.load(rows, list + next);
-    attend_tile(even, n - at, queries, bias, sums);
-    if (next >= n) return;
-    at = next + kStride;
-    if (at < n) even.load(rows, list + at);
-    attend_tile(odd, n - next, queries, bias, sums);
-    if (at >= n) return;
+  const int n_tiles = (n + kTileRows - 1) / kTileRows;
+  const int first = warp_index();
+  const auto fetch = [&](int tile, int slot) {
+    if (tile < n_tiles) {
+      CodedTile<kRounds>::fetch(rows, list + kTileRows * tile,
+                                shared_address(ring) + slot * Ring::kTileBytes);
+    }
+    close_group();
+  };
+  for (int i = 0; i < Ring::kTiles - 1; ++i) fetch(first + kSignVqWarps * i, i);
+  int slot = 0;
+  for (int tile = first; tile < n_tiles; tile += kSignVqWarps) {
+    wait_for_groups<Ring::kTiles - 2>();
+    CodedTile<kRounds> own;
+    own.take(ring + slot * Ring::kTileBytes);
+    slot = (slot + 1) % Ring::kTiles;
+    fetch(tile + kSignVqWarps * (Ring::kTiles - 1), (slot + Ring::kTiles - 2) % Ring::kTiles);
+    attend_tile(own, n - kTileRows * tile, queries, bias, sums);
   }
+  wait_for_groups<0>();
 }
 
 template <int kRounds>
@@ -171,11 +182,13 @@ __device__ void attend_coded(const SignVqParams& p, const Place& place, int n_pa
   TileQueries<kRounds> queries;
   take_queries<kRounds>(shared.framed, queries);
   const float bias[2] = {shared.bias[lane_index() % 4 * 2], shared.bias[lane_index() % 4 * 2 + 1]};
+  uint8_t* ring = reinterpret_cast<uint8_t*>(list) + AttendShared<kRounds>::kRingOffset +
+                  warp_index() * TileRing<kRounds>::kBytes;
   uint64_t* marks = p.a.marks != nullptr ? p.a.marks + (int64_t)place.pair * p.a.page_table_stride : nullptr;
   for (int first = ranks.first; first < ranks.last; first += kListRows) {
     const RankRange part = {first, min(ranks.last, first + kListRows)};
     list_rows(p, place.pair, n_pages, choice, part, list, marks, shared.choice);
-    attend_listed<kRounds>(p, place, list, part.last - part.first, queries, bias, sums);
+    attend_listed<kRounds>(p, place, list, part.last - part.first, ring, queries, bias, sums);
     __syncthreads();
   }
 }

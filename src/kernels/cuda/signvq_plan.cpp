@@ -14,6 +14,7 @@ constexpr int kWarps = 8;
 constexpr int kMostBlocks = 64;
 constexpr int kStepTokens = 512;  // that a warp scans at a time
 constexpr int kTileRows = 16;
+constexpr int kAloneRows = 512;
 
 size_t aligned(size_t n_bytes) { return (n_bytes + 255) / 256 * 256; }
 
@@ -47,7 +48,9 @@ SignVqPlan plan_signvq(const SignVqAttention& a, int n_multiprocessors) {
   const int n_rows = std::max(sparse_counts(a.budget, 0, most_tokens).n_rows, kMostKeptRows);
   SignVqPlan plan{};
   plan.scan_blocks = share_blocks(n_places, n_pairs, quotient_up(most_tokens, kStepTokens * kWarps));
-  plan.attend_blocks = share_blocks(n_places, n_tiles, quotient_up(n_rows, kTileRows * kWarps));
+  // Blocks that have to be merged cost as much as two tiles more for every warp.
+  const int most_blocks = n_rows <= kAloneRows ? 1 : quotient_up(n_rows, kTileRows * kWarps);
+  plan.attend_blocks = share_blocks(n_places, n_tiles, most_blocks);
   // Where blocks are few, attention's would have to list the rows of most of a pair to find their own.
   plan.block_parts = plan.scan_blocks < kWarps ? kWarps : 1;
   const auto pairs = static_cast<size_t>(n_pairs);

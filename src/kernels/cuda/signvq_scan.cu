@@ -51,23 +51,31 @@ __device__ __forceinline__ void add_entries(const uint4& table, uint32_t word, u
 __device__ __forceinline__ float add(float x, float y) { return __fadd_rn(x, y); }
 __device__ __forceinline__ float times(float x, float y) { return __fmul_rn(x, y); }
 
-__device__ void make_query(const SignVqParams& p, int pair, bool is_first, ScanShared& shared) {
+__device__ __forceinline__ void make_query(const SignVqParams& p, int pair, bool is_first,
+                                           ScanShared& shared) {
+  constexpr int kTogether = 8;  // heads whose numbers are asked for at a time
   const SignVqAttention& a = p.a;
   const int d = a.head_dim;
   const float* q = a.queries + (int64_t)pair * a.group * d;
   const auto share = (float)a.group;
-  for (int j = (int)threadIdx.x; j < d; j += kSignVqThreads) {
-    const float balance = a.statistics.balance[(int64_t)pair * d + j];
-    float mean = 0.0f;
-    float plain = 0.0f;
-    for (int h = 0; h < a.group; ++h) {
-      const float x = q[h * d + j];
-      mean = add(mean, __fdiv_rn(times(times(x, a.scale), balance), share));
-      plain += x;
+  const int j = (int)threadIdx.x;
+  if (j >= d) return;
+  const float balance = a.statistics.balance[(int64_t)pair * d + j];
+  float mean = 0.0f;
+  float plain = 0.0f;
+  for (int first = 0; first < a.group; first += kTogether) {
+    float x[kTogether];
+#pragma unroll
+    for (int h = 0; h < kTogether; ++h) x[h] = first + h < a.group ? q[(first + h) * d + j] : 0.0f;
+#pragma unroll
+    for (int h = 0; h < kTogether; ++h) {
+      if (first + h >= a.group) break;
+      mean = add(mean, __fdiv_rn(times(times(x[h], a.scale), balance), share));
+      plain += x[h];
     }
-    shared.query[j] = mean;
-    if (is_first && a.mean_queries != nullptr) a.mean_queries[(int64_t)pair * d + j] = plain / share;
   }
+  shared.query[j] = mean;
+  if (is_first && a.mean_queries != nullptr) a.mean_queries[(int64_t)pair * d + j] = plain / share;
 }
 
 // Code words of a thread: entries threadIdx.x + 256 i.
@@ -150,14 +158,10 @@ __device__ void make_header(const SignVqParams& p, int pair, const ScanShared& s
 }
 
 // The codes of 8 rows in each of kPages pages, as a lane has them.
-template <int kDepth, int kPages>
+template <int kParts, int kPages>
 struct LaneCodes {
-  uint4 parts[kDepth][kPages];
+  uint4 parts[kParts][kPages];
 };
-// Parts of them that are on their way at a time: a divisor of kParts.
-template <int kParts>
-constexpr int kAhead = kParts % 4 == 0 && kParts > 4 ? kParts / 2 : kParts;
-
 __device__ __forceinline__ uint4 load_codes(const uint8_t* from) {
   uint4 x;
   asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0,%1,%2,%3}, [%4];"
@@ -192,29 +196,26 @@ __device__ __forceinline__ void count_bytes(int* counts, uint32_t word) {
   for (int i = 0; i < 4; ++i) atomicAdd(&counts[word >> (8 * i) & 255], 1);
 }
 
-// Turns first, first + stride .. last - 1 of a warp. When a part of the codes is used, the one kDepth parts
-// on is asked for; a table is read while the one before it is used.
+// Turns first, first + stride .. last - 1 of a warp. When a part of the codes is used, that of the next turn
+// is asked for; a table is read while the one before it is used.
 template <int kParts, int kPages>
 struct WarpScan {
-  static constexpr int kDepth = kAhead<kParts>;
   WarpPages<kPages> pages;
   int first;
   int last;
   int stride;
   int numbers[kPages];  // of the turn after the one under way
-  const uint8_t* own[kPages];
-  LaneCodes<kDepth, kPages> codes;
+  LaneCodes<kParts, kPages> codes;
 
   // Asks for the first codes.
   __device__ __forceinline__ void begin() {
     if (first >= last) return;
     pages.numbers(first, numbers);
 #pragma unroll
-    for (int i = 0; i < kPages; ++i) own[i] = pages.codes(numbers[i]);
+    for (int part = 0; part < kParts; ++part) {
 #pragma unroll
-    for (int part = 0; part < kDepth; ++part) {
-#pragma unroll
-      for (int i = 0; i < kPages; ++i) codes.parts[part][i] = load_codes(own[i] + 128 * part);
+      for (int i = 0; i < kPages; ++i)
+        codes.parts[part][i] = load_codes(pages.codes(numbers[i]) + 128 * part);
     }
     pages.numbers(min(first + stride, last - 1), numbers);
   }
@@ -223,7 +224,7 @@ struct WarpScan {
                                            uint32_t (&sums)[kPages][2]) const {
 #pragma unroll
     for (int i = 0; i < kPages; ++i) {
-      const uint4& x = codes.parts[part % kDepth][i];
+      const uint4& x = codes.parts[part][i];
       add_entries(table, j == 0 ? x.x : j == 1 ? x.y : j == 2 ? x.z : x.w, sums[i][0], sums[i][1]);
     }
   }
@@ -253,17 +254,12 @@ struct WarpScan {
 #pragma unroll
           for (int j = 0; j < 4; ++j) add_part(shared.second_tables[4 * part + j], part, j, sums);
         }
-        const int ahead = part + kDepth;
 #pragma unroll
-        for (int i = 0; i < kPages; ++i) {
-          codes.parts[part % kDepth][i] =
-              load_codes(ahead < kParts ? own[i] + 128 * ahead : next[i] + 128 * (ahead - kParts));
-        }
+        for (int i = 0; i < kPages; ++i) codes.parts[part][i] = load_codes(next[i] + 128 * part);
       }
 #pragma unroll
       for (int i = 0; i < kPages; ++i) {
         const int page = pages.page_at(turn, i);
-        own[i] = next[i];
         if (page >= pages.n_pages) continue;
         *reinterpret_cast<uint2*>(bytes + 64 * page + 8 * (lane_index() % 8)) = {sums[i][0], sums[i][1]};
         count_bytes(counts, sums[i][0]);

@@ -17,6 +17,7 @@ struct RowChoice {
 struct ChoiceShared {
   int above[kSignVqBins + 1];  // rows of this byte or above
   int masses[kSignVqBins];     // rows that count for the mass
+  alignas(16) int quarters[4][kSignVqBins];
   int warp_sums[kSignVqWarps];
   float warp_masses[kSignVqWarps];
   int top;
@@ -73,14 +74,47 @@ __device__ inline void sum_from_above(int n, ChoiceShared& shared) {
   __syncthreads();
 }
 
+// Counts of four bytes, 4 (threadIdx.x % 64) .., of every fourth part from threadIdx.x / 64 on, of which many
+// are asked for before one is used. f(part, counts) with all lanes; behind the last part the counts are
+// zeros.
+template <class F>
+__device__ __forceinline__ void visit_counts(const SignVqParams& p, int pair, F&& f) {
+  constexpr int kTogether = 9;  // 33 parts of a batch of one on an H200
+  const auto* from = reinterpret_cast<const int4*>(p.counts(pair)) + threadIdx.x % 64;
+  for (int first = (int)threadIdx.x / 64; first < p.n_parts(); first += 4 * kTogether) {
+    int4 counts[kTogether];
+#pragma unroll
+    for (int i = 0; i < kTogether; ++i) {
+      const int part = first + 4 * i;
+      counts[i] = part < p.n_parts() ? __ldcg(from + part * (kSignVqBins / 4)) : int4{0, 0, 0, 0};
+    }
+#pragma unroll
+    for (int i = 0; i < kTogether; ++i) f(first + 4 * i, counts[i]);
+  }
+}
+
+// Of a thread's byte, in all parts. The block waits.
+__device__ inline int count_byte(const SignVqParams& p, int pair, ChoiceShared& shared) {
+  int4 sums = {0, 0, 0, 0};
+  visit_counts(p, pair, [&](int, const int4& n) {
+    sums.x += n.x;
+    sums.y += n.y;
+    sums.z += n.z;
+    sums.w += n.w;
+  });
+  *reinterpret_cast<int4*>(&shared.quarters[threadIdx.x / 64][threadIdx.x % 64 * 4]) = sums;
+  if (threadIdx.x <= kMostParts) shared.sure[threadIdx.x] = shared.equal[threadIdx.x] = 0;
+  __syncthreads();
+  int n = 0;
+  for (int i = 0; i < 4; ++i) n += shared.quarters[i][threadIdx.x];
+  return n;
+}
+
 // A thread a byte. n_wanted of n_coded rows that may be read.
 __device__ inline RowChoice choose_rows(const SignVqParams& p, int pair, int n_wanted, int n_coded,
                                         ChoiceShared& shared) {
   const int byte = (int)threadIdx.x;
-  const int* counts = p.counts(pair) + byte;
-  int n = 0;
-#pragma unroll 8
-  for (int part = 0; part < p.n_parts(); ++part) n += __ldcg(counts + part * kSignVqBins);
+  const int n = count_byte(p, pair, shared);
   const SignVqHeader header = p.headers()[pair];
   shared.masses[byte] = n;
   __syncthreads();
@@ -103,23 +137,23 @@ __device__ inline RowChoice choose_rows(const SignVqParams& p, int pair, int n_w
 __device__ inline void sum_parts(const SignVqParams& p, int pair, const RowChoice& choice,
                                  ChoiceShared& shared) {
   const int n_parts = p.n_parts();
-  for (int part = warp_index(); part < n_parts; part += kSignVqWarps) {
+  const int byte = (int)threadIdx.x % 64 * 4;
+  visit_counts(p, pair, [&](int part, const int4& n) {
+    const int counts[4] = {n.x, n.y, n.z, n.w};
     int sure = 0;
     int equal = 0;
 #pragma unroll
-    for (int i = 0; i < kSignVqBins / 32; ++i) {
-      const int byte = 32 * i + lane_index();
-      const int n = __ldcg(p.counts(pair) + part * kSignVqBins + byte);
-      sure += byte >= choice.sure ? n : 0;
-      equal += byte >= choice.least && byte < choice.sure ? n : 0;
+    for (int i = 0; i < 4; ++i) {
+      sure += byte + i >= choice.sure ? counts[i] : 0;
+      equal += byte + i >= choice.least && byte + i < choice.sure ? counts[i] : 0;
     }
     sure = __reduce_add_sync(kAllLanes, sure);
     equal = __reduce_add_sync(kAllLanes, equal);
-    if (lane_index() == 0) {
-      shared.sure[part + 1] = sure;
-      shared.equal[part + 1] = equal;
+    if (lane_index() == 0 && part < n_parts) {  // two warps have a part
+      atomicAdd(&shared.sure[part + 1], sure);
+      atomicAdd(&shared.equal[part + 1], equal);
     }
-  }
+  });
   __syncthreads();
   if (warp_index() == 0) {
     int sure = 0;
@@ -328,15 +362,19 @@ __device__ inline void list_rows(const SignVqParams& p, int pair, int n_pages, c
   const bool is_apart = p.plan.block_parts > 1;
   const int warp = __shfl_sync(kAllLanes, warp_index(), 0);  // so that the compiler knows it is the warp's
   int n_taken = 0;
-  for (int part = 0; part < n_parts; ++part) {
-    const int first = rank_of(shared.sure[part], shared.equal[part], choice);
-    const int last = rank_of(shared.sure[part + 1], shared.equal[part + 1], choice);
-    if (last <= ranks.first || first >= ranks.last || first == last) continue;
-    if (is_apart && n_taken++ % kSignVqWarps != warp) continue;
-    const WarpSteps own =
-        is_apart ? WarpSteps{steps_of(n_pages, part, n_parts), shared.sure[part], shared.equal[part]}
-                 : share_steps(bytes, n_pages, part, n_parts, choice, shared);
-    list_steps(bytes, places, n_pages, own, choice, ranks, list, marks);
+  for (int first = 0; first < n_parts; first += 32) {
+    const int own_part = min(first + lane_index(), n_parts - 1);
+    const int begin = rank_of(shared.sure[own_part], shared.equal[own_part], choice);
+    const int end = rank_of(shared.sure[own_part + 1], shared.equal[own_part + 1], choice);
+    const bool has_some = max(begin, ranks.first) < min(end, ranks.last) && first + lane_index() < n_parts;
+    for (uint32_t left = __ballot_sync(kAllLanes, has_some); left != 0; left &= left - 1) {
+      const int part = first + __ffs((int)left) - 1;
+      if (is_apart && n_taken++ % kSignVqWarps != warp) continue;
+      const WarpSteps own =
+          is_apart ? WarpSteps{steps_of(n_pages, part, n_parts), shared.sure[part], shared.equal[part]}
+                   : share_steps(bytes, n_pages, part, n_parts, choice, shared);
+      list_steps(bytes, places, n_pages, own, choice, ranks, list, marks);
+    }
   }
   __syncthreads();
   const int n = ranks.last - ranks.first;

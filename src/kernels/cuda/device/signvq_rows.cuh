@@ -89,8 +89,12 @@ struct ValuePair {
 __device__ __forceinline__ uint4 load_four(const uint8_t* from) {
   return __ldg(reinterpret_cast<const uint4*>(from));
 }
-__device__ __forceinline__ uint2 load_two(const uint8_t* from) {
-  return __ldg(reinterpret_cast<const uint2*>(from));
+// To shared memory.
+__device__ __forceinline__ void copy_sixteen(uint32_t to, const uint8_t* from) {
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
+__device__ __forceinline__ void copy_eight(uint32_t to, const uint8_t* from) {
+  asm volatile("cp.async.ca.shared.global.L2::128B [%0], [%1], 8;" ::"r"(to), "l"(from) : "memory");
 }
 
 // Sums of a warp: eight heads, of which a lane has heads 2 c and 2 c + 1, and of outputs numbers 2 i and 2 i
@@ -148,29 +152,50 @@ struct LaneOffsets {
   }
 };
 
-// A tile of coded rows, on its way from memory.
+// Tiles on their way to shared memory, where every lane finds what it asked for itself.
+template <int kRounds>
+struct TileRing {
+  static constexpr int kTiles = 3;
+  static constexpr int kTileBytes = kRounds * kTileRows * 128;
+  static constexpr int kBytes = kTiles * kTileBytes;  // of a warp
+};
+
+// A tile of coded rows.
 template <int kRounds>
 struct CodedTile {
   uint4 keys[kRounds][2];
   uint2 values[kRounds][4];
 
-  // list: of the tile's rows. Lanes that have no group or unit take the last one; nothing comes of what they
-  // load, as their queries are zeros and their outputs nobody's.
-  __device__ __forceinline__ void load(const LaneOffsets<kRounds>& at, const uint32_t* list) {
+  // Asks for a tile. list: of its rows. Lanes that have no group or unit take the last one; nothing comes of
+  // what they load, as their queries are zeros and their outputs nobody's.
+  static __device__ __forceinline__ void fetch(const LaneOffsets<kRounds>& at, const uint32_t* list,
+                                               uint32_t slot) {
     const int g = lane_index() / 4;
     const int c = lane_index() % 4;
     const uint2 pairs[2] = {*reinterpret_cast<const uint2*>(list + 2 * c),
                             *reinterpret_cast<const uint2*>(list + 2 * c + 8)};
 #pragma unroll
     for (int r = 0; r < kRounds; ++r) {
-#pragma unroll
-      for (int i = 0; i < 2; ++i)
-        keys[r][i] = load_four(at.keys[r] + (uint64_t)list[g + 8 * i] * kListedBytes);
+      const uint32_t to = slot + r * kTileRows * 128;
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        values[r][2 * i] = load_two(at.values[r] + (uint64_t)pairs[i].x * kListedBytes);
-        values[r][2 * i + 1] = load_two(at.values[r] + (uint64_t)pairs[i].y * kListedBytes);
+        copy_sixteen(to + 512 * i + 16 * lane_index(), at.keys[r] + (uint64_t)list[g + 8 * i] * kListedBytes);
+        copy_eight(to + 1024 + 512 * i + 8 * lane_index(),
+                   at.values[r] + (uint64_t)pairs[i].x * kListedBytes);
+        copy_eight(to + 1280 + 512 * i + 8 * lane_index(),
+                   at.values[r] + (uint64_t)pairs[i].y * kListedBytes);
       }
+    }
+  }
+  __device__ __forceinline__ void take(const uint8_t* slot) {
+#pragma unroll
+    for (int r = 0; r < kRounds; ++r) {
+      const uint8_t* from = slot + r * kTileRows * 128;
+#pragma unroll
+      for (int i = 0; i < 2; ++i) keys[r][i] = reinterpret_cast<const uint4*>(from + 512 * i)[lane_index()];
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        values[r][i] = reinterpret_cast<const uint2*>(from + 1024 + 256 * i)[lane_index()];
     }
   }
   __device__ __forceinline__ void score(const TileQueries<kRounds>& queries, float (&scores)[4]) const {
