@@ -80,6 +80,10 @@ DeviceCache::DeviceCache(const CacheShape& shape, const Recipe& recipe, const Ge
     }
     put_frames(recipe, geometry, facts);
   }
+  if (is_signvq() && coded_.size_bytes() > cuda::kMostSignVqBytes) {
+    throw Error("coded pages of signvq may take 128 GiB on the CUDA device, not " +
+                std::to_string(coded_.size_bytes()) + " bytes");
+  }
   if (is_signvq()) {
     signs_ =
         SignVqState(shape.heads, shape.n_layers, shape.n_sequences, shape.most_tokens, recipe_.full_rows);

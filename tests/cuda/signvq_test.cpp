@@ -1,4 +1,5 @@
 // Attention over signvq codes on the device against the CPU's rule of choice and double precision.
+#include "base/error.h"
 #include "cuda/signvq_step.h"
 
 namespace quire::test {
@@ -8,6 +9,44 @@ void check(const SignVqCase& c) {
   SignVqStep step(c, 29);
   step.run();
   step.check();
+}
+
+cuda::SignVqAttention shape_of(int n_sequences, int head_dim, int n_pages) {
+  cuda::SignVqAttention a{};
+  a.n_sequences = n_sequences;
+  a.n_kv_heads = 8;
+  a.group = 4;
+  a.head_dim = head_dim;
+  a.page_table_stride = n_pages;
+  a.n_kept_rows = 64;
+  a.budget = {.share = 0.075, .rows = 0, .mass = 0, .candidates = 1};
+  return a;
+}
+
+TEST(SignVqPlanTest, FillsTheDeviceWhereThereIsWork) {
+  const cuda::SignVqPlan one = cuda::plan_signvq(shape_of(1, 128, 2048), 132);
+  EXPECT_EQ(one.attend_blocks, 33);
+  EXPECT_EQ(one.block_parts, 1);
+  const cuda::SignVqPlan few = cuda::plan_signvq(shape_of(8, 128, 2048), 132);
+  EXPECT_EQ(few.scan_blocks, 4);
+  EXPECT_EQ(few.block_parts, 8);
+  const cuda::SignVqPlan many = cuda::plan_signvq(shape_of(256, 64, 64), 132);
+  EXPECT_EQ(many.scan_blocks, 1);
+  EXPECT_EQ(many.attend_blocks, 1);
+  const cuda::SignVqPlan brief = cuda::plan_signvq(shape_of(1, 128, 1), 132);
+  EXPECT_EQ(brief.scan_blocks, 1);
+  EXPECT_EQ(brief.attend_blocks, 1);
+  EXPECT_GE(brief.workspace_bytes, brief.states_offset);
+}
+
+TEST(SignVqPlanTest, RefusesWhatThereIsNoKernelFor) {
+  EXPECT_THROW(cuda::plan_signvq(shape_of(1, 112, 8), 132), Error);
+  cuda::SignVqAttention a = shape_of(1, 128, 8);
+  a.n_kept_rows = 65;
+  EXPECT_THROW(cuda::plan_signvq(a, 132), Error);
+  a.n_kept_rows = 64;
+  a.budget.mass = 0.9;
+  EXPECT_THROW(cuda::plan_signvq(a, 132), Error);
 }
 
 class CudaSignVq : public DeviceTest {};

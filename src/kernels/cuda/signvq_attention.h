@@ -26,6 +26,8 @@
 
 namespace quire::cuda {
 
+// Bytes between a layer's first row and its last that a launch can tell apart.
+constexpr uint64_t kMostSignVqBytes = uint64_t{32} << 32;
 // Rows of a KV head that may stay exact although they are coded.
 constexpr int kMostKeptRows = 64;
 
