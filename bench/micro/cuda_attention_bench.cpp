@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "format/side_format.h"
 #include "kernels/cuda/attention.h"
+#include "kernels/cuda/signvq_attention.h"
 #include "kernels/cuda/sparse_attention.h"
 
 namespace {
@@ -150,6 +151,81 @@ int64_t bench_sparse_workspace_bytes(const BenchSparse* b) {
 }
 int bench_sparse_blocks(const BenchSparse* b) { return sparse_plan(*b).cluster_blocks; }
 int bench_sparse_warps(const BenchSparse* b) { return sparse_plan(*b).n_warps; }
+
+// A step of selfindex over pages of index and rows, of a page and head side by side.
+struct BenchSignVq {
+  int n_sequences, n_kv_heads, group, head_dim, table_stride;
+  const float* queries;
+  const uint8_t* pages;
+  const int32_t* page_table;
+  const int32_t* n_tokens;
+  const float* mean;
+  const float* balance;
+  const float* codebook;
+  const int32_t* kept;
+  const uint8_t*
+      exact;  // bf16 pages [page][kv_head][keys, values][64][head_dim]: of tails, then of kept rows
+  const int32_t* tails;  // [n_sequences] a page each
+  const int32_t* n_exact;
+  const int32_t* kept_pages;  // [n_sequences]
+  float* out;
+  float* log_sums;
+  int32_t* n_read;
+  void* workspace;
+  double share;
+  float scale;
+};
+
+namespace {
+
+cuda::SignVqAttention signvq_attention(const BenchSignVq& b) {
+  const int index_bytes = cuda::signvq_index_bytes(b.head_dim);
+  const int64_t head_bytes = index_bytes + int64_t{64} * cuda::signvq_row_bytes(b.head_dim);
+  const int64_t page_bytes = head_bytes * b.n_kv_heads;
+  const int64_t side = int64_t{2} * 64 * b.head_dim;
+  return {b.n_sequences,
+          b.n_kv_heads,
+          b.group,
+          b.head_dim,
+          b.queries,
+          b.scale,
+          {b.pages, page_bytes, head_bytes},
+          {b.pages + index_bytes, page_bytes, head_bytes},
+          b.page_table,
+          b.table_stride,
+          b.n_tokens,
+          {b.mean, b.balance, b.codebook, b.kept},
+          cuda::kMostKeptRows,
+          Format::kBF16,
+          {b.exact, 2 * side * b.n_kv_heads, 2 * side},
+          {b.exact + side, 2 * side * b.n_kv_heads, 2 * side},
+          b.tails,
+          1,
+          b.n_exact,
+          b.kept_pages,
+          {b.share, 0, 0, 1},
+          b.out,
+          b.log_sums,
+          b.n_read,
+          nullptr,
+          nullptr,
+          b.workspace};
+}
+
+cuda::SignVqPlan signvq_plan(const BenchSignVq& b) {
+  return cuda::plan_signvq(signvq_attention(b), cuda::block_count());
+}
+
+}  // namespace
+
+const char* bench_signvq(const BenchSignVq* b, void* stream) {
+  return guarded(
+      [&] { cuda::attend_signvq(signvq_attention(*b), signvq_plan(*b), static_cast<cuda::Stream>(stream)); });
+}
+int64_t bench_signvq_workspace_bytes(const BenchSignVq* b) {
+  return static_cast<int64_t>(signvq_plan(*b).workspace_bytes);
+}
+int bench_signvq_blocks(const BenchSignVq* b) { return signvq_plan(*b).attend_blocks; }
 
 int64_t bench_workspace_bytes(int n_sequences, int n_kv_heads, int group, int head_dim) {
   return static_cast<int64_t>(

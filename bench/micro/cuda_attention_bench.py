@@ -48,6 +48,15 @@ class Sparse(ctypes.Structure):
                 [("share", ctypes.c_double), ("mass", ctypes.c_double), ("scale", ctypes.c_float)])
 
 
+class SignVq(ctypes.Structure):
+    """BenchSignVq of cuda_attention_bench.cpp."""
+    _fields_ = ([(name, ctypes.c_int) for name in ("n_sequences", "n_kv_heads", "group", "head_dim", "table_stride")] +
+                [(name, ctypes.c_void_p) for name in
+                 ("queries", "pages", "page_table", "n_tokens", "mean", "balance", "codebook", "kept", "exact", "tails",
+                  "n_exact", "kept_pages", "out", "log_sums", "n_read", "workspace")] +
+                [("share", ctypes.c_double), ("scale", ctypes.c_float)])
+
+
 def load(path):
     library = ctypes.CDLL(path)
     library.bench_attend.restype = ctypes.c_char_p
@@ -58,6 +67,11 @@ def load(path):
     library.bench_sparse_workspace_bytes.argtypes = [ctypes.POINTER(Sparse)]
     for count in (library.bench_sparse_blocks, library.bench_sparse_warps):
         count.argtypes = [ctypes.POINTER(Sparse)]
+    library.bench_signvq.restype = ctypes.c_char_p
+    library.bench_signvq.argtypes = [ctypes.POINTER(SignVq), ctypes.c_void_p]
+    library.bench_signvq_workspace_bytes.restype = ctypes.c_int64
+    library.bench_signvq_workspace_bytes.argtypes = [ctypes.POINTER(SignVq)]
+    library.bench_signvq_blocks.argtypes = [ctypes.POINTER(SignVq)]
     library.bench_workspace_bytes.restype = ctypes.c_int64
     library.bench_page_bytes.restype = ctypes.c_int64
     return library
@@ -170,6 +184,81 @@ class Quire:
             raise RuntimeError(trouble.decode())
 
 
+# Of a page and head: index and rows of signvq codes, as lay_signvq_pages() leaves them.
+SIGN_BYTES, ROW_BYTES = 64 * 16, 128
+SIGNVQ_BYTES = SIGN_BYTES + 64 * ROW_BYTES
+
+
+def random_signvq(memory):
+    """Any bits are codes; scales and zeros are those of sizes in [0, 1] and of values that are N(0, 1)."""
+    pages = memory[:memory.numel() // SIGNVQ_BYTES * SIGNVQ_BYTES].view(-1, SIGNVQ_BYTES)
+    for part in pages.split(1 << 15):
+        part.random_(0, 256)
+        rows = part[:, SIGN_BYTES:].view(-1, 64, ROW_BYTES)
+
+        def put(at, size):
+            numbers = torch.tensor([size, -1.5 * size if size > 0.5 else 0.02], device="cuda").half().view(torch.uint8)
+            rows[..., at:at + 4] = numbers
+
+        for group in range(4):
+            put(16 * group + 12, 0.25)
+        for unit in range(8):
+            put(64 + 8 * unit + 4, 1.4)
+
+
+class SelfIndex:
+    """A whole step over signvq codes: scan, threshold, attention, 64 kept rows and a tail of 32. Bytes are those of the
+    index, twice the byte of a row, and 128 for each row read."""
+
+    def __init__(self, library, batch, n_tokens, name, pool):
+        self.name = name
+        self.library = library
+        n_pages = n_tokens // 64
+        n_pairs = batch * N_KV_HEADS
+        pool_bytes = n_pairs * n_pages * SIGNVQ_BYTES
+        n_slices = max(1, min(256, pool.numel() // pool_bytes, -(-SLICE_BYTES // pool_bytes)))
+        n_heads = N_KV_HEADS * GROUP
+        device = {"device": "cuda"}
+        self.table = torch.randperm(batch * n_pages, **device).to(torch.int32)
+        self.lengths = torch.full((batch,), n_tokens, dtype=torch.int32, **device)
+        self.queries = torch.randn(batch, n_heads, HEAD_DIM, **device)
+        self.mean = torch.randn(n_pairs, HEAD_DIM, **device) * 0.1
+        self.balance = torch.rand(n_pairs, HEAD_DIM, **device) + 3.5
+        signs = torch.tensor([[1 if word >> j & 1 else -1 for j in range(4)] for word in range(16)], **device)
+        self.codebook = signs * (0.15 + 0.1 * torch.rand(n_slices, n_pairs, HEAD_DIM // 4, 16, 4, **device))
+        self.kept = torch.stack([torch.randperm(n_tokens, **device)[:64].sort().values for _ in range(n_pairs)])
+        self.kept = self.kept.to(torch.int32).contiguous()
+        self.exact = torch.randn(2 * batch, N_KV_HEADS, 2, 64, HEAD_DIM, **device).bfloat16()
+        self.tails = torch.arange(batch, dtype=torch.int32, **device)
+        self.kept_pages = self.tails + batch
+        self.n_exact = torch.full((batch,), 32, dtype=torch.int32, **device)
+        self.out = torch.full((batch, n_heads, HEAD_DIM), math.nan, **device)
+        self.sums = torch.empty(batch, n_heads, **device)
+        self.n_read = torch.zeros(n_pairs, dtype=torch.int32, **device)
+        self.slices = [SignVq(batch, N_KV_HEADS, GROUP, HEAD_DIM, n_pages, self.queries.data_ptr(),
+                              pool.data_ptr() + i * pool_bytes, self.table.data_ptr(), self.lengths.data_ptr(),
+                              self.mean.data_ptr(), self.balance.data_ptr(), self.codebook[i].data_ptr(),
+                              self.kept.data_ptr(), self.exact.data_ptr(), self.tails.data_ptr(),
+                              self.n_exact.data_ptr(), self.kept_pages.data_ptr(), self.out.data_ptr(),
+                              self.sums.data_ptr(), self.n_read.data_ptr(), None, 0.075, 1 / math.sqrt(HEAD_DIM))
+                       for i in range(n_slices)]
+        self.workspace = torch.zeros(library.bench_signvq_workspace_bytes(self.slices[0]), dtype=torch.uint8, **device)
+        for step in self.slices:
+            step.workspace = self.workspace.data_ptr()
+        self.call(self.slices[0])
+        torch.cuda.synchronize()
+        n_rows = int(self.n_read.sum())
+        self.bytes = n_pairs * n_pages * (SIGN_BYTES + 128) + ROW_BYTES * n_rows
+        self.name += f" ({library.bench_signvq_blocks(self.slices[0])} blocks, {n_rows // n_pairs} rows)"
+
+    def calls(self):
+        return [lambda s=s: self.call(s) for s in self.slices]
+
+    def call(self, step):
+        if trouble := self.library.bench_signvq(step, torch.cuda.current_stream().cuda_stream):
+            raise RuntimeError(trouble.decode())
+
+
 class Peer:
     """torch's cuDNN attention over contiguous rows, [batch, KV heads, tokens, dims]."""
 
@@ -260,7 +349,7 @@ def main():
     parser.add_argument("library")
     parser.add_argument("-o", "--out", type=argparse.FileType("w"))
     parser.add_argument("--shapes", default="1x4,1x32,1x128,1x1024,8x4,8x32,8x128,32x4,32x32,32x128")
-    parser.add_argument("--formats", default="bf16,turbo4,turbo3,turbo2,turbo43,quire")
+    parser.add_argument("--formats", default="bf16,turbo4,turbo3,turbo2,turbo43,quire,selfindex")
     parser.add_argument("--no-peer", action="store_true")
     parser.add_argument("--in-order", action="store_true", help="pages in the order of the tokens")
     options = parser.parse_args()
@@ -274,14 +363,24 @@ def main():
     rows = rows.view(torch.uint8)
     codes = torch.empty(n_bytes // 2, dtype=torch.uint8, device="cuda")
     random_codes(codes)
-    nested = torch.empty(n_bytes // 16 * 5, dtype=torch.uint8, device="cuda")
-    random_nested(nested)
+    formats = options.formats.split(",")
+
+    def sparse_pool(prefix, fill):
+        pool = None
+        if any(name.startswith(prefix) for name in formats):
+            pool = torch.empty(n_bytes // 16 * 5, dtype=torch.uint8, device="cuda")
+            fill(pool)
+        return pool
+
+    nested = sparse_pool("quire", random_nested)
+    signvq = sparse_pool("selfindex", random_signvq)
     print(f"bf16 against float32: {check_bf16(library, rows):.4f}", flush=True)
     for batch, n_tokens in shapes:
         kernels = [] if options.no_peer else [Peer(batch, n_tokens, rows)]
         kernels += [Quire(library, batch, n_tokens, name, nested) if name.startswith("quire") else
+                    SelfIndex(library, batch, n_tokens, name, signvq) if name == "selfindex" else
                     Ours(library, batch, n_tokens, name, rows if name == "bf16" else codes, options.in_order)
-                    for name in options.formats.split(",")]
+                    for name in formats]
         report(list(zip(kernels, measure(kernels))), (batch, n_tokens), options.out)
 
 

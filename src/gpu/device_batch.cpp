@@ -197,6 +197,7 @@ void DeviceBatch::fork(int from, int to) {
   Parts& p = *parts_;
   std::vector<cuda::PageCopy> copies;
   p.cache.pages().fork(from, to, copies);
+  p.cache.fork(from, to, p.stream);
   p.copy_pages(copies);
   p.send_lengths(to);
   cuda::check(cudaMemcpyAsync(p.buffers.tokens.as<int32_t>() + to, p.buffers.tokens.as<int32_t>() + from,
@@ -221,14 +222,17 @@ void DeviceBatch::fill_random(int sequence, size_t n_tokens, uint64_t seed) {
   const cuda::DeviceBuffer values(static_cast<size_t>(n_numbers) * 2);
   pages.begin(sequence, static_cast<int>(n_tokens));
   p.send_lengths(sequence);
-  const PromptRows rows = {nullptr, keys.as<uint16_t>(), values.as<uint16_t>(), stride, 0};
+  // Queries are as random as rows.
+  const PromptRows rows = {values.as<uint16_t>(), keys.as<uint16_t>(), values.as<uint16_t>(), stride, 0};
   const int n_coded = pages.coded_tokens(sequence) / kPageTokens;
   for (int layer = 0; layer < static_cast<int>(p.model.config.n_layers); ++layer) {
     for (int first = 0; first < n_coded; first += kPages) {
       seed = splitmix64(seed);
       fill_normal(keys.as<uint16_t>(), n_numbers, 1, seed, p.stream);
       fill_normal(values.as<uint16_t>(), n_numbers, 1, ~seed, p.stream);
-      p.cache.seal_rows(sequence, layer, rows, first, std::min(kPages, n_coded - first), p.stream);
+      const int n = std::min(kPages, n_coded - first);
+      if (first == 0) p.cache.measure_rows(sequence, layer, rows, n * kPageTokens, p.stream);
+      p.cache.seal_rows(sequence, layer, rows, first, n, p.stream);
     }
   }
   const auto page_numbers = static_cast<int64_t>(p.cache.exact_page_bytes() / 2);

@@ -21,7 +21,10 @@ int64_t aligned(int64_t n_bytes) { return (n_bytes + 63) / 64 * 64; }
 }  // namespace
 
 PagesShape DeviceCache::pages_shape(const CacheShape& shape, const DeviceRecipe& recipe) {
-  return {shape.n_sequences, shape.most_tokens, recipe.seals(), recipe.sink_tokens, recipe.tail_tokens};
+  const bool is_signvq = recipe.kind == AttentionKind::kSignVq;
+  return {shape.n_sequences,  shape.most_tokens,  recipe.seals(),
+          recipe.sink_tokens, recipe.tail_tokens, is_signvq ? kStatisticsTokens : 0,
+          is_signvq};
 }
 
 DeviceCache::CodedLayout DeviceCache::coded_layout(const DeviceRecipe& recipe, int d) {
@@ -29,6 +32,9 @@ DeviceCache::CodedLayout DeviceCache::coded_layout(const DeviceRecipe& recipe, i
   if (recipe.kind == AttentionKind::kSparse) {
     return {aligned(cuda::sparse_index_bytes(d)), aligned(cuda::sparse_key_bytes(recipe.key_bits, d)),
             aligned(cuda::sparse_value_bytes(d))};
+  }
+  if (recipe.kind == AttentionKind::kSignVq) {
+    return {cuda::signvq_index_bytes(d), int64_t{kPageTokens} * cuda::signvq_row_bytes(d), 0};
   }
   return staged_layout(recipe, d);
 }
@@ -64,14 +70,23 @@ DeviceCache::DeviceCache(const CacheShape& shape, const Recipe& recipe, const Ge
     std::iota(iota.begin(), iota.end(), 0);
     iota_ = buffer(iota.size());
     iota_.write(iota.data(), iota_.size_bytes());
-    due_from_ = buffer(n);
-    due_to_ = buffer(n);
+    const auto n_due = std::max(n, size(pages.exact_pages()));
+    due_from_ = buffer(n_due);
+    due_to_ = buffer(n_due);
     const auto n_staged = size(std::max(kStagedPages, shape.n_sequences));
-    if (recipe_.kind == AttentionKind::kSparse) {
+    if (recipe_.kind == AttentionKind::kSparse || is_signvq()) {
       staged_ =
           cuda::DeviceBuffer(n_staged * size(staged_layout_.head_bytes()) * size(shape.heads.n_kv_heads));
     }
     put_frames(recipe, geometry, facts);
+  }
+  if (is_signvq() && coded_.size_bytes() > cuda::kMostSignVqBytes) {
+    throw Error("coded pages of signvq may take 128 GiB on the CUDA device, not " +
+                std::to_string(coded_.size_bytes()) + " bytes");
+  }
+  if (is_signvq()) {
+    signs_ =
+        SignVqState(shape.heads, shape.n_layers, shape.n_sequences, shape.most_tokens, recipe_.full_rows);
   }
   reserve_attention();
   send_tables(nullptr);
@@ -139,6 +154,12 @@ void DeviceCache::reserve_attention() {
     workspace_ = cuda::DeviceBuffer(plan_.workspace_bytes);
     return;
   }
+  if (is_signvq()) {
+    signvq_plan_ = cuda::plan_signvq(signvq_attention(0, nullptr, nullptr, nullptr), cuda::block_count());
+    workspace_ = cuda::DeviceBuffer(signvq_plan_.workspace_bytes);
+    workspace_.fill(0);
+    return;
+  }
   workspace_ = cuda::DeviceBuffer(cuda::workspace_bytes(
       shape_.n_sequences, h.n_kv_heads, h.n_heads / h.n_kv_heads, h.head_dim, cuda::block_count()));
   workspace_.fill(0);
@@ -156,7 +177,7 @@ uint64_t DeviceCache::used_bytes() const {
 }
 
 uint64_t DeviceCache::memory_bytes() const {
-  uint64_t total = 0;
+  uint64_t total = signs_.memory_bytes();
   for (const cuda::DeviceBuffer* buffer :
        {&exact_, &coded_, &staged_, &exact_table_, &coded_table_, &first_tokens_, &sink_pages_, &sink_tokens_,
         &iota_, &due_from_, &due_to_, &frames_memory_, &workspace_, &log_sums_, &other_out_, &other_log_sums_,
@@ -220,20 +241,31 @@ cuda::SparsePages DeviceCache::staged_planes() const {
           {data + l.key_bytes, page_bytes, l.head_bytes()}};
 }
 
-void DeviceCache::seal_pages(int layer, const cuda::RowPlane& keys, const cuda::RowPlane& values,
-                             const int32_t* from, const int32_t* to, int n, cuda::Stream stream) {
+DeviceCache::Frames DeviceCache::frames_of(int layer, int sequence) const {
+  if (is_signvq()) return {signs_.key_frame(layer, sequence), {}};
+  return frames_[size(layer)];
+}
+
+void DeviceCache::seal_pages(int layer, const Frames& frames, const cuda::RowPlane& keys,
+                             const cuda::RowPlane& values, const int32_t* from, const int32_t* to, int n,
+                             cuda::Stream stream) {
   if (n == 0) return;
   const HeadShape& h = shape_.heads;
   const bool is_sparse = recipe_.kind == AttentionKind::kSparse;
-  const cuda::SparsePages planes = is_sparse ? staged_planes() : coded_planes(layer);
-  const int32_t* sealed = is_sparse ? iota_.as<int32_t>() : to;
-  const Frames& frames = frames_[size(layer)];
+  const bool is_staged = is_sparse || is_signvq();
+  const cuda::SparsePages planes = is_staged ? staged_planes() : coded_planes(layer);
+  const int32_t* sealed = is_staged ? iota_.as<int32_t>() : to;
   const auto pages = [&](const cuda::RowPlane& rows, const cuda::FramePlane& frame,
                          const cuda::RowPlane& coded) {
     return cuda::PagesToSeal{n, h.n_kv_heads, h.head_dim, recipe_.format, rows, from, frame, coded, sealed};
   };
   cuda::seal_keys(pages(keys, frames.keys, planes.keys), recipe_.keys, stream);
   cuda::seal_values(pages(values, frames.values, planes.values), recipe_.values, stream);
+  if (is_signvq()) {
+    const cuda::SparsePages laid = coded_planes(layer);
+    cuda::lay_signvq_pages(planes.keys, planes.values, {laid.index, laid.keys}, iota_.as<int32_t>(), to, n,
+                           h.n_kv_heads, h.head_dim, stream);
+  }
   if (!is_sparse) return;
   cuda::SparsePages staged = planes;
   staged.keys.data += index_page_bytes(recipe_.keys, h.head_dim);
@@ -242,6 +274,7 @@ void DeviceCache::seal_pages(int layer, const cuda::RowPlane& keys, const cuda::
 }
 
 void DeviceCache::seal_due(cuda::Stream stream) {
+  if (is_signvq()) return seal_own_due(stream);
   due_pages_.clear();
   std::vector<int32_t> to;
   for (int sequence = 0; sequence < shape_.n_sequences; ++sequence) {
@@ -255,8 +288,8 @@ void DeviceCache::seal_due(cuda::Stream stream) {
   send(due_to_.as<void>(), to.data(), to.size() * sizeof(int32_t), stream);
   for (int layer = 0; layer < shape_.n_layers; ++layer) {
     const ExactPages exact = exact_pages(layer);
-    seal_pages(layer, exact.keys, exact.values, due_from_.as<int32_t>(), due_to_.as<int32_t>(),
-               static_cast<int>(to.size()), stream);
+    seal_pages(layer, frames_of(layer, 0), exact.keys, exact.values, due_from_.as<int32_t>(),
+               due_to_.as<int32_t>(), static_cast<int>(to.size()), stream);
   }
   send_tables(stream);
 }
@@ -269,8 +302,8 @@ void DeviceCache::seal_rows(int sequence, int layer, const PromptRows& rows, int
   const cuda::RowPlane values = {reinterpret_cast<const uint8_t*>(rows.values), page_bytes, head_bytes};
   const int32_t* to = coded_table_.as<int32_t>() + sequence * pages_.coded_stride() + first;
   for (int at = 0; at < n; at += kStagedPages) {
-    seal_pages(layer, keys, values, iota_.as<int32_t>() + at, to + at, std::min(kStagedPages, n - at),
-               stream);
+    seal_pages(layer, frames_of(layer, sequence), keys, values, iota_.as<int32_t>() + at, to + at,
+               std::min(kStagedPages, n - at), stream);
   }
 }
 
@@ -278,6 +311,7 @@ void DeviceCache::put_prompt(int sequence, int layer, const PromptRows& rows, in
   const int n_coded = pages_.coded_tokens(sequence);
   const ExactPages exact = exact_pages(layer);
   if (n_coded > 0) {
+    measure_rows(sequence, layer, rows, n, stream);
     seal_rows(sequence, layer, rows, 0, n_coded / kPageTokens, stream);
     copy_to_pages(shape_.heads, rows, 0, recipe_.sink_tokens, exact, sink_pages_.as<int32_t>() + sequence,
                   stream);

@@ -8,9 +8,11 @@
 #include "cache/statistics.h"
 #include "gpu/device_recipe.h"
 #include "gpu/sequence_pages.h"
+#include "gpu/signvq_state.h"
 #include "gpu/step_kernels.h"
 #include "kernels/cuda/device_buffer.h"
 #include "kernels/cuda/encode.h"
+#include "kernels/cuda/signvq_attention.h"
 #include "kernels/cuda/sparse_attention.h"
 
 namespace quire::gpu {
@@ -46,10 +48,15 @@ class DeviceCache {
   void attend(int layer, const float* queries, const int32_t* exact_tokens, float* out, cuda::Stream stream);
   // Codes the pages of all sequences that are due, and sends the tables.
   void seal_due(cuda::Stream stream);
-  // Rows of a prompt of n tokens into the pages that pages().begin() gave it, coded where they are due.
+  // Rows of a prompt of n tokens into the pages that pages().begin() gave it, coded where they are due. Where
+  // codes are made of the sequence's own tokens, rows.queries are those of its last token.
   void put_prompt(int sequence, int layer, const PromptRows& rows, int n, cuda::Stream stream);
   // Coded pages `first` .. of a sequence from exact rows at the places 0 .. of `rows`.
   void seal_rows(int sequence, int layer, const PromptRows& rows, int first, int n, cuda::Stream stream);
+  // Before seal_rows(), where codes are made of the sequence's own tokens: of the n rows from 0 on.
+  void measure_rows(int sequence, int layer, const PromptRows& rows, int n, cuda::Stream stream);
+  // What `to` is coded by becomes what `from` is.
+  void fork(int from, int to, cuda::Stream stream);
   // All layers of an exact page.
   void copy_page(int from, int to, cuda::Stream stream);
   uint8_t* exact_page(int number) const;
@@ -82,8 +89,17 @@ class DeviceCache {
   void attend_exact(int layer, const float* queries, const int32_t* exact_tokens, float* out,
                     cuda::Stream stream);
   void attend_coded(int layer, const float* queries, float* out, cuda::Stream stream);
-  void seal_pages(int layer, const cuda::RowPlane& keys, const cuda::RowPlane& values, const int32_t* from,
-                  const int32_t* to, int n, cuda::Stream stream);
+  // In the frames of the layer, or of the sequence.
+  Frames frames_of(int layer, int sequence) const;
+  void seal_pages(int layer, const Frames& frames, const cuda::RowPlane& keys, const cuda::RowPlane& values,
+                  const int32_t* from, const int32_t* to, int n, cuda::Stream stream);
+  // Where every sequence has frames of its own.
+  void seal_own(int sequence, cuda::Stream stream);
+  void seal_own_due(cuda::Stream stream);
+  void put_kept_rows(int sequence, int layer, cuda::Stream stream);
+  cuda::SignVqAttention signvq_attention(int layer, const float* queries, const int32_t* exact_tokens,
+                                         float* out) const;
+  bool is_signvq() const { return recipe_.kind == AttentionKind::kSignVq; }
 
   CacheShape shape_;
   DeviceRecipe recipe_;
@@ -94,11 +110,13 @@ class DeviceCache {
   cuda::DeviceBuffer exact_, coded_, staged_;
   cuda::DeviceBuffer exact_table_, coded_table_, first_tokens_, sink_pages_, sink_tokens_;
   cuda::DeviceBuffer iota_;               // page numbers 0, 1, ..
-  cuda::DeviceBuffer due_from_, due_to_;  // [n_sequences]
+  cuda::DeviceBuffer due_from_, due_to_;  // [n_sequences], or of the pages that one seals at first
   cuda::DeviceBuffer frames_memory_;
   std::vector<Frames> frames_;  // [layer]
   cuda::DeviceBuffer workspace_, log_sums_, other_out_, other_log_sums_, framed_, bias_, n_read_;
   cuda::SparsePlan plan_{};
+  cuda::SignVqPlan signvq_plan_{};
+  SignVqState signs_;
   std::vector<int32_t> due_pages_;
 };
 

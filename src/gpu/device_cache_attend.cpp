@@ -58,8 +58,36 @@ cuda::SparseAttention DeviceCache::sparse_attention(int layer, const float* quer
   return a;
 }
 
+cuda::SignVqAttention DeviceCache::signvq_attention(int layer, const float* queries,
+                                                    const int32_t* exact_tokens, float* out) const {
+  const cuda::SparsePages planes = coded_planes(layer);
+  const ExactPages exact = exact_pages(layer);
+  auto a =
+      attention_of<cuda::SignVqAttention>(shape_, queries, out, log_sums_.as<float>(), workspace_.as<void>());
+  a.index = planes.index;
+  a.rows = planes.keys;
+  a.page_table = coded_table_.as<int32_t>();
+  a.page_table_stride = pages_.coded_stride();
+  a.n_tokens = first_tokens_.as<int32_t>();
+  a.statistics = signs_.statistics(layer);
+  a.n_kept_rows = recipe_.full_rows;
+  a.format = recipe_.format;
+  a.exact_keys = exact.keys;
+  a.exact_values = exact.values;
+  a.exact_table = exact.page_table;
+  a.exact_table_stride = exact.page_table_stride;
+  a.exact_tokens = exact_tokens;
+  a.kept_pages = sink_pages_.as<int32_t>();
+  a.budget = recipe_.budget;
+  a.mean_queries = signs_.mean_queries(layer);
+  return a;
+}
+
 void DeviceCache::attend(int layer, const float* queries, const int32_t* exact_tokens, float* out,
                          cuda::Stream stream) {
+  if (is_signvq()) {
+    return cuda::attend_signvq(signvq_attention(layer, queries, exact_tokens, out), signvq_plan_, stream);
+  }
   if (recipe_.kind == AttentionKind::kSparse) {
     return cuda::attend_sparse(sparse_attention(layer, queries, exact_tokens, out), recipe_.key_bits,
                                recipe_.value_bits, plan_, stream);

@@ -33,7 +33,10 @@ class Reader {
     if (recipe_.keep.given() || recipe_.select.given() || recipe_.promote.given()) {
       refuse("keeps, selects or promotes rows by a policy");
     }
-    if (recipe_.full_rows > 0 || recipe_.prompt_statistics) refuse("looks at the prompt to code it");
+    const bool is_signvq = recipe_.coded && recipe_.keys == SideFormat::of(Code::kSignVq);
+    if ((recipe_.full_rows > 0 || recipe_.prompt_statistics) && !is_signvq) {
+      refuse("looks at the prompt to code it");
+    }
     if (recipe_.key_format == Format::kF32 || recipe_.key_format != recipe_.value_format) {
       refuse("has exact rows other than f16 or bf16, keys and values alike");
     }
@@ -53,6 +56,7 @@ class Reader {
     result_.values = recipe_.values.code;
     result_.sink_tokens = static_cast<int>(recipe_.sink_tokens);
     result_.tail_tokens = static_cast<int>(recipe_.tail_tokens);
+    if (result_.keys == Code::kSignVq) return read_signvq();
     if (recipe_.index) return read_index();
     const std::optional<int> keys = turbo_bits(result_.keys);
     const std::optional<int> values = turbo_bits(result_.values);
@@ -65,6 +69,24 @@ class Reader {
     } else {
       refuse("has codes that are not among turbo, q8, q4, kivi4");
     }
+  }
+
+  void read_signvq() {
+    if (result_.values != Code::kSignVq) refuse("has signvq keys and other values");
+    if (result_.sink_tokens > 0) refuse("keeps sinks beside signvq codes");
+    if (recipe_.frame && *recipe_.frame != FrameKind::kPlain) refuse("has signvq codes in a frame");
+    result_.kind = AttentionKind::kSignVq;
+    result_.full_rows = static_cast<int>(recipe_.full_rows);
+    if (!recipe_.index) {
+      result_.budget = {1, 0, 0, 1};
+      return;
+    }
+    const IndexBudget& budget = *recipe_.index;
+    if (budget.dense_layers > 0 || !budget.mean_query || budget.mass > 0 || budget.candidates != 1) {
+      refuse(
+          "reads signvq codes through an index with dense=, queries=max, mass= or candidates= other than 1");
+    }
+    result_.budget = {budget.share, static_cast<int>(budget.rows), 0, 1};
   }
 
   void read_index() {

@@ -15,6 +15,7 @@ enum class AttentionKind : uint8_t {
   kTurbo,   // sealed pages of turbo codes, all read
   kPanels,  // sealed pages of q8, q4 or kivi, all read
   kSparse,  // sealed pages of nested codes, read through their index
+  kSignVq,  // sealed pages of signvq, made of the sequence's own tokens, read through their signs
 };
 
 struct DeviceRecipe {
@@ -26,6 +27,7 @@ struct DeviceRecipe {
   int value_bits = 0;
   int sink_tokens = 0;
   int tail_tokens = 0;
+  int full_rows = 0;  // of signvq: rows of a KV head that stay exact though they are coded
   cuda::SparseBudget budget = {};
 
   bool seals() const { return kind != AttentionKind::kExact; }

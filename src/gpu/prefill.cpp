@@ -47,7 +47,10 @@ void Prefill::run(const std::function<void(double)>& progress) {
   const auto width = static_cast<int>(c.width);
   embed_rows(w.embedding, c.embedding_scale, tokens_.as<int32_t>(), n_, x_.as<float>(), parts_.stream);
   const int stride = (n_ + kPageTokens - 1) / kPageTokens * kPageTokens;
-  const PromptRows rows = {nullptr, keys_.as<uint16_t>(), values_.as<uint16_t>(), stride, 0};
+  const int last_in_chunk = (n_ - 1) % chunk_;
+  const PromptRows rows = {
+      queries_.as<uint16_t>() + static_cast<size_t>(last_in_chunk) * c.n_heads * c.head_dim,
+      keys_.as<uint16_t>(), values_.as<uint16_t>(), stride, 0};
   for (int layer = 0; layer < static_cast<int>(c.n_layers); ++layer) {
     for (int first = 0; first < n_; first += chunk_) run_chunk(layer, first, std::min(chunk_, n_ - first));
     parts_.cache.put_prompt(sequence_, layer, rows, n_, parts_.stream);

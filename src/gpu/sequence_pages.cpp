@@ -69,7 +69,9 @@ PageSeal SequencePages::seal(int sequence) {
   const PageSeal seal = {s.exact.front(), coded_.take()};
   s.exact.erase(s.exact.begin());
   s.coded.push_back(seal.to);
-  if (s.sinks < 0) {
+  const bool is_first = s.sinks < 0;
+  if (is_first && shape_.own_sinks) s.sinks = exact_.take();
+  if (is_first && !shape_.own_sinks) {
     s.sinks = seal.from;
   } else {
     exact_.give_back(seal.from);

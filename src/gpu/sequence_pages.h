@@ -3,7 +3,8 @@
 //   | sinks' page | coded pages of 64 tokens .. | exact pages: at least the newest tail_tokens |
 //
 // The exact page that holds a sequence's first tokens stays when they are coded: its first rows are the
-// sinks. Where nothing is ever coded all pages are exact.
+// sinks. (With own_sinks it leaves, and another takes its place.) Where nothing is ever coded all pages are
+// exact.
 #pragma once
 
 #include <algorithm>
@@ -24,13 +25,18 @@ struct PagesShape {
   bool seals;
   int sink_tokens;
   int tail_tokens;
+  int first_sealed_tokens = 0;  // nothing is coded before a sequence has so many
+  bool own_sinks = false;       // the sinks' page is a new one, into which other rows are written
 
   int sealed_pages(int n_tokens) const {
-    return !seals || n_tokens <= tail_tokens ? 0 : (n_tokens - tail_tokens) / kPageTokens;
+    const bool may_seal = seals && n_tokens > tail_tokens && n_tokens >= first_sealed_tokens;
+    return may_seal ? (n_tokens - tail_tokens) / kPageTokens : 0;
   }
   // Pages that a sequence has at most at a time; of exact ones, those of the table.
   int exact_pages() const {
-    return seals ? (std::min(tail_tokens, most_tokens) + kPageTokens - 1) / kPageTokens + 1
+    return seals ? (std::min(std::max(tail_tokens, first_sealed_tokens), most_tokens) + kPageTokens - 1) /
+                           kPageTokens +
+                       1
                  : (most_tokens + kPageTokens - 1) / kPageTokens;
   }
   int coded_pages() const { return seals ? sealed_pages(most_tokens) : 0; }

@@ -37,6 +37,19 @@ TEST(DeviceRecipeTest, NamesWhatKernelsThereAre) {
   EXPECT_EQ(sparse.budget.candidates, 1.5);
 }
 
+TEST(DeviceRecipeTest, SignVqIsReadByTheMeanQuery) {
+  Recipe recipe = coded(Code::kSignVq, Code::kSignVq);
+  recipe.sink_tokens = recipe.tail_tokens = 0;
+  recipe.full_rows = 64;
+  recipe.prompt_statistics = true;
+  EXPECT_EQ(gpu::device_recipe(recipe, "").budget.share, 1);
+  recipe.index = IndexBudget{.candidates = 1, .mean_query = true};
+  const gpu::DeviceRecipe selfindex = gpu::device_recipe(recipe, "selfindex");
+  EXPECT_EQ(selfindex.kind, AttentionKind::kSignVq);
+  EXPECT_EQ(selfindex.full_rows, 64);
+  EXPECT_EQ(selfindex.budget.share, 0.075);
+}
+
 std::string refusal(const Recipe& recipe) {
   try {
     gpu::device_recipe(recipe, "the recipe");
@@ -49,12 +62,15 @@ std::string refusal(const Recipe& recipe) {
 TEST(DeviceRecipeTest, RefusesTheRestInASentence) {
   Recipe dense = coded(Code::kNested4, Code::kNested3);
   dense.index = IndexBudget{.dense_layers = 2};
-  Recipe full_rows = coded(Code::kSignVq, Code::kSignVq);
+  Recipe full_rows = coded(Code::kTurbo4, Code::kTurbo4);
   full_rows.full_rows = 64;
-  for (const Recipe& recipe :
-       {coded(Code::kPolar4, Code::kPolar4), coded(Code::kTurbo2, Code::kTurbo4), coded(Code::kQ8, Code::kQ4),
-        coded(Code::kNested4, Code::kNested3), dense, full_rows, Recipe(Format::kF32, Format::kF32),
-        Recipe(Format::kF16, Format::kBF16)}) {
+  Recipe any_head = coded(Code::kSignVq, Code::kSignVq);
+  any_head.sink_tokens = 0;
+  any_head.index = IndexBudget{};
+  for (const Recipe& recipe : {coded(Code::kPolar4, Code::kPolar4), coded(Code::kTurbo2, Code::kTurbo4),
+                               coded(Code::kQ8, Code::kQ4), coded(Code::kNested4, Code::kNested3), dense,
+                               full_rows, any_head, coded(Code::kSignVq, Code::kSignVq),
+                               Recipe(Format::kF32, Format::kF32), Recipe(Format::kF16, Format::kBF16)}) {
     EXPECT_EQ(refusal(recipe).find("recipe 'the recipe' "), 0u);
     EXPECT_NE(refusal(recipe).find(", which the CUDA device does not do: use --device cpu"),
               std::string::npos);

@@ -48,9 +48,9 @@ void expect_tables(const SequencePages& pages, const std::vector<int>& lengths, 
 
 // Steps, prompts, crops and forks in any order: tables stay right, and what is due is coded.
 TEST(SequencePagesTest, SurviveAnyOrderOfSteps) {
-  for (const bool seals : {false, true}) {
-    Random random(seals ? 5 : 6);
-    const PagesShape shape = {4, 700, seals, 4, 100};
+  for (const PagesShape& shape : {PagesShape{4, 700, false, 4, 100}, PagesShape{4, 700, true, 4, 100},
+                                  PagesShape{4, 700, true, 0, 0, 300, true}}) {
+    Random random(shape.seals ? 5 : 6);
     SequencePages pages(shape);
     std::vector<int> lengths(4, 0);
     bool shared = false;

@@ -56,6 +56,22 @@ TEST_F(DeviceBatches, EqualSingleSequences) {
   }
 }
 
+// What a sequence is coded by goes with its forks, also if they part before anything is coded.
+TEST_F(DeviceBatches, ForksOfSelfIndexAreAsTheirSource) {
+  for (const size_t n_prompt : {600, 500}) {
+    const auto device = batch(options("selfindex", 2, 700));
+    device->prefill(0, text(0, n_prompt));
+    device->take_tokens();
+    device->fork(0, 1);
+    for (size_t i = 0; i < 90; ++i) {
+      for (int s = 0; s < 2; ++s) device->set_token(s, text(n_prompt + i, 1)[0]);
+      device->step();
+      device->take_tokens();
+    }
+    EXPECT_LE(kl_divergence(device->logits(0), device->logits(1)), 1e-6) << n_prompt;
+  }
+}
+
 TEST_F(DeviceBatches, ForksAndCropsAreAsComputedAnew) {
   for (const char* recipe : {"full", "turbo4"}) {
     const auto device = batch(options(recipe, 2, kContext));
@@ -151,7 +167,8 @@ TEST_F(DeviceBatches, FullContextsAndForeignRecipesAreRefusedInASentence) {
   device->step();
   EXPECT_THROW(device->step(), Error);
   EXPECT_EQ(device->n_tokens(0), 21u);
-  for (const char* recipe : {"h2o", "selfindex", "k=f32,v=f32", "butler", "quire(dense=2)", "polar4"}) {
+  for (const char* recipe :
+       {"h2o", "selfindex(mass=0.9)", "k=f32,v=f32", "butler", "quire(dense=2)", "polar4"}) {
     EXPECT_THROW(batch(options(recipe, 1, 64)), Error) << recipe;
   }
 }

@@ -93,5 +93,18 @@ TEST_F(DeviceLogits, FromTheFirstTokenOn) {
   }
 }
 
+class SignVqLogits : public DeviceLogits, public testing::WithParamInterface<const char*> {};
+
+// Two bits a number and statistics of the sequence's own tokens: what rounding does to a prompt comes back in
+// codes.
+TEST_P(SignVqLogits, AreNearTheCpu) {
+  EXPECT_LE(force(GetParam(), 1100, 220).kl_mean(), 2e-2);
+  EXPECT_LE(force(GetParam(), 400, 220).kl_mean(), 2e-2);
+}
+
+INSTANTIATE_TEST_SUITE_P(Recipes, SignVqLogits,
+                         testing::Values("selfindex", "selfindex(budget=100%)",
+                                         "k=signvq,v=signvq,full_rows=64"));
+
 }  // namespace
 }  // namespace quire::test
