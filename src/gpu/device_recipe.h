@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cache/recipe.h"
+#include "gpu/offload_plan.h"
 #include "kernels/cuda/sparse_budget.h"
 #include "model/config.h"
 
@@ -27,6 +28,9 @@ struct DeviceRecipe {
   int sink_tokens = 0;
   int tail_tokens = 0;
   cuda::SparseBudget budget = {};
+  // Sealed pages lie in memory of the host, but for their index.
+  bool offloads = false;
+  OffloadLimits limits = {};
 
   bool seals() const { return kind != AttentionKind::kExact; }
 };
