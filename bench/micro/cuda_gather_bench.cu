@@ -49,19 +49,29 @@ __global__ void gather(const uint4* records, uint32_t n_records, int log_units, 
   if (sum == 12345) *out = sum;
 }
 
+// A word every `step` bytes.
+__global__ void touch(const uint8_t* memory, int64_t n_bytes, int64_t step, uint32_t* out) {
+  uint32_t sum = 0;
+  for (int64_t at = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * step; at < n_bytes;
+       at += (int64_t)gridDim.x * blockDim.x * step)
+    sum ^= __ldcg(reinterpret_cast<const uint32_t*>(memory + at));
+  if (sum == 12345) *out = sum;
+}
+
 constexpr int64_t kWanted = 262144;  // records of a launch
 constexpr int kBlocks = 132;
 
-float median_ms(const uint8_t* memory, uint64_t n_bytes, int log_units, uint32_t* out) {
+// Of body(i), with before(i) in front of it that is not timed.
+template <class Before, class Body>
+float median_ms(const Before& before, const Body& body) {
   cudaEvent_t begin, end;
   CHECK(cudaEventCreate(&begin));
   CHECK(cudaEventCreate(&end));
   std::vector<float> times(9);
   for (size_t i = 0; i < times.size(); ++i) {
+    before((uint32_t)i);
     CHECK(cudaEventRecord(begin));
-    gather<4><<<kBlocks, 512>>>(reinterpret_cast<const uint4*>(memory),
-                                (uint32_t)(n_bytes >> (4 + log_units)), log_units, kWanted,
-                                977u * (uint32_t)i, out);
+    body((uint32_t)i);
     CHECK(cudaEventRecord(end));
     CHECK(cudaEventSynchronize(end));
     CHECK(cudaEventElapsedTime(&times[i], begin, end));
@@ -70,13 +80,44 @@ float median_ms(const uint8_t* memory, uint64_t n_bytes, int log_units, uint32_t
   return times[times.size() / 2];
 }
 
+void launch(const uint8_t* memory, uint64_t n_bytes, int log_units, int64_t n_wanted, uint32_t seed,
+            uint32_t* out) {
+  gather<4><<<kBlocks, 512>>>(reinterpret_cast<const uint4*>(memory), (uint32_t)(n_bytes >> (4 + log_units)),
+                              log_units, n_wanted, seed, out);
+}
+
 void measure(const char* what, const uint8_t* memory, uint64_t n_bytes, uint32_t* out) {
   for (int log_units = 2; log_units <= 6; ++log_units) {
-    const double ms = median_ms(memory, n_bytes, log_units, out);
+    const double ms = median_ms(
+        [](uint32_t) {}, [&](uint32_t i) { launch(memory, n_bytes, log_units, kWanted, 977 * i, out); });
     std::printf("%-22s over %5.2f GiB: %5d bytes  %6.2f GB/s  %6.1f M/s\n", what, (double)n_bytes / 0x1p30,
                 16 << log_units, (double)(kWanted << (4 + log_units)) / ms / 1e6, (double)kWanted / ms / 1e3);
   }
   std::fflush(stdout);
+}
+
+// As many records as a layer of a step fetches, from 256 MiB, behind others from all of the memory; and with
+// addresses of the layer touched before.
+void measure_layer(const uint8_t* memory, uint64_t n_bytes, uint32_t* out) {
+  constexpr uint64_t kLayer = uint64_t{256} << 20;
+  constexpr int64_t kFetched = 15700;
+  const auto others = [&](uint32_t i) {
+    launch(memory + kLayer, n_bytes - kLayer, 3, kWanted, 77 * i + 5, out);
+  };
+  const auto layer = [&](uint32_t i) { launch(memory, kLayer, 3, kFetched, 977 * i, out); };
+  std::printf("%lld records of 128 bytes of a layer: %.1f us\n", (long long)kFetched,
+              1e3 * (double)median_ms(others, layer));
+  for (const int64_t step : {4096, 65536, 2097152}) {
+    const auto touched = [&] { touch<<<8, 512>>>(memory, kLayer, step, out); };
+    const double touch_us = 1e3 * (double)median_ms(others, [&](uint32_t) { touched(); });
+    const double us = 1e3 * (double)median_ms(
+                                [&](uint32_t i) {
+                                  others(i);
+                                  touched();
+                                },
+                                layer);
+    std::printf("the same, touched every %lld bytes (%.1f us): %.1f us\n", (long long)step, touch_us, us);
+  }
 }
 
 uint8_t* pinned(const char* how, uint64_t n_bytes, bool huge_pages) {
@@ -109,6 +150,7 @@ int main() {
   const uint8_t* plain = pinned("cudaHostAlloc", kBytes, false);
   for (uint64_t part = uint64_t{1} << 28; part <= kBytes; part *= 2)
     measure("cudaHostAlloc", plain, part, out);
+  measure_layer(plain, kBytes / 4, out);
   CHECK(cudaFreeHost(const_cast<uint8_t*>(plain)));
   const uint8_t* huge = pinned("huge pages, registered", kBytes / 4, true);
   measure("huge pages", huge, kBytes / 4, out);

@@ -61,9 +61,9 @@ cuda::SparseAttention DeviceCache::sparse_attention(int layer, const float* quer
 void DeviceCache::attend(int layer, const float* queries, const int32_t* exact_tokens, float* out,
                          cuda::Stream stream) {
   if (offloaded_ != nullptr) {
+    const cuda::SparseAttention a = sparse_attention(layer, queries, exact_tokens, out);
     if (layer == 0) offloaded_->count_step(stream);
-    return cuda::attend_offloaded(sparse_attention(layer, queries, exact_tokens, out),
-                                  offloaded_->rows(layer), recipe_.key_bits, recipe_.value_bits, plan_,
+    return cuda::attend_offloaded(a, offloaded_->rows(layer), recipe_.key_bits, recipe_.value_bits, plan_,
                                   stream);
   }
   if (recipe_.kind == AttentionKind::kSparse) {

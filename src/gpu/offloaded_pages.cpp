@@ -37,8 +37,8 @@ cuda::OffloadedRows OffloadedPages::rows(int layer) const {
   const auto record = static_cast<int64_t>(record_bytes());
   const int64_t norms = cuda::value_norm_bytes(shape_.value_bits);
   const auto places = int64_t{shape_.n_sequences} * shape_.n_kv_heads * plan_.n_sets * cuda::kWays;
-  return {{records_.data() + static_cast<uint64_t>(layer) * plan_.layer_bytes,
-           shape_.n_kv_heads * 64 * record, 64 * record},
+  return {{records_.data() + static_cast<uint64_t>(layer) * plan_.layer_bytes, 64 * record,
+           shape_.coded_pages * 64 * record},
           {norms_.as<uint8_t>() + int64_t{layer} * shape_.coded_pages * shape_.n_kv_heads * norms,
            shape_.n_kv_heads * norms, norms},
           resident_.as<uint8_t>() + layer * places * record,

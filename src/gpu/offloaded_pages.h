@@ -11,8 +11,9 @@
 
 namespace quire::gpu {
 
-// Rows of a layer lie together, [layer][page][kv_head][64]: what a kernel gathers from is then as little
-// memory as can be, and the device's translations of addresses reach over it (docs/adr/0020).
+// Rows of a layer and KV head lie together, [layer][kv_head][page][64]: what a thread block gathers from is
+// then as little memory as can be, and translations of addresses, which cost more than the bytes, are few
+// (docs/adr/0020).
 class OffloadedPages {
  public:
   // Reserves everything. Throws DeviceError where the device or the host refuses.
