@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -64,7 +65,11 @@ struct Case {
   int64_t context;
   int64_t n_steps;
   bool prefill;
+  uint64_t budget_bytes;
 };
+
+// Steps until places for fetched rows are full, or nearly.
+int warm_steps(const Recipe& recipe) { return recipe.place.given() ? 40 : 3; }
 
 // Of a prompt of arbitrary tokens, the second time.
 double prefill_seconds(gpu::DeviceBatch& batch, int64_t n, size_t vocabulary) {
@@ -82,12 +87,41 @@ double prefill_seconds(gpu::DeviceBatch& batch, int64_t n, size_t vocabulary) {
   return seconds;
 }
 
+// Of rows that lie outside the device: what a step fetched, by random queries over random rows, and what it
+// would take to copy all of them every step.
+void add_outside(gpu::DeviceBatch& batch, const gpu::DeviceBatch::Outside& seen, const ModelConfig& config,
+                 const Case& c, double attention_ms, Json& row) {
+  const auto steps = static_cast<double>(c.n_steps);
+  const auto record = static_cast<double>(seen.record_bytes);
+  const double fetched = record * static_cast<double>(seen.fetched + seen.in_place) / steps;
+  const double sweep_ms = batch.time_sweep();
+  const double link_gb_per_s = static_cast<double>(seen.outside_bytes) / sweep_ms / 1e6;
+  const double exact_bytes = 4.0 * static_cast<double>(c.context) * c.batch *
+                             static_cast<double>(config.n_kv_heads * config.head_dim * config.n_layers);
+  const double gb_per_s = fetched / attention_ms / 1e6;
+  row["outside"] = {{"place", "pinned host memory"},
+                    {"bytes", seen.outside_bytes},
+                    {"resident_bytes", seen.resident_bytes},
+                    {"rows_asked_per_step", static_cast<double>(seen.asked) / steps},
+                    {"rows_fetched_per_step", static_cast<double>(seen.fetched) / steps},
+                    {"rows_read_in_place_per_step", static_cast<double>(seen.in_place) / steps},
+                    {"hit_rate", 1 - static_cast<double>(seen.fetched + seen.in_place) /
+                                         static_cast<double>(std::max<uint64_t>(1, seen.asked))},
+                    {"bytes_fetched_per_step", fetched},
+                    {"fetched_gb_per_s_of_attention", gb_per_s},
+                    {"link_gb_per_s", link_gb_per_s},
+                    {"share_of_link", gb_per_s / link_gb_per_s},
+                    {"sweep_ms", sweep_ms},
+                    {"exact_rows_sweep_ms", exact_bytes / link_gb_per_s / 1e6}};
+}
+
 Json measure(const Subject& subject, const Case& c) {
   const gpu::DeviceModel& model = *subject.model;
   gpu::BatchOptions options;
   options.recipe = c.recipe;
   options.n_sequences = c.batch;
   options.context_tokens = static_cast<size_t>(c.context) + 64;
+  options.budget_bytes = c.budget_bytes;
   gpu::DeviceBatch batch(model, options, subject.facts(c.recipe));
   Json row = {{"model", model.label()}, {"device", model.device_name()}, {"recipe", c.recipe.text()},
               {"batch", c.batch},       {"context_tokens", c.context},   {"rows", "random"}};
@@ -99,8 +133,10 @@ Json measure(const Subject& subject, const Case& c) {
   for (int i = 0; i < c.batch; ++i)
     batch.fill_random(i, static_cast<size_t>(c.context), kSeed + static_cast<uint64_t>(i));
   const auto n_steps = static_cast<int>(c.n_steps);
-  batch.time_steps(3, false);
-  const double ms = median(batch.time_steps(n_steps, false));
+  batch.time_steps(warm_steps(c.recipe), false);
+  batch.take_outside();
+  const double ms = median(batch.time_steps(n_steps, false, kSeed + 1));
+  const gpu::DeviceBatch::Outside outside = batch.take_outside();
   batch.time_steps(3, true);
   const double bare_ms = median(batch.time_steps(n_steps, true));
   const uint64_t weight_bytes = model.step_bytes();
@@ -113,7 +149,9 @@ Json measure(const Subject& subject, const Case& c) {
   if (!c.recipe.index) {
     row["gb_per_s"] = static_cast<double>(weight_bytes + batch.cache_bytes()) / ms / 1e6;
   }
+  row["cache_memory_bytes"] = batch.cache_memory_bytes();
   row["device_memory_bytes"] = batch.memory_bytes() + model.weight_bytes();
+  if (outside.outside_bytes > 0) add_outside(batch, outside, model.config(), c, ms - bare_ms, row);
   return row;
 }
 
@@ -128,6 +166,17 @@ std::string line_of(const Json& row) {
   std::string text = line;
   if (row.contains("prefill_seconds")) {
     text += "  prefill " + fixed(row["prefill_seconds"].get<double>(), 3) + " s";
+  }
+  if (row.contains("outside")) {
+    const Json& outside = row["outside"];
+    text += "\n  outside " + megabytes(outside["bytes"].get<uint64_t>()) + ", on the device " +
+            megabytes(row["cache_memory_bytes"].get<uint64_t>()) + "; fetched " +
+            megabytes(static_cast<uint64_t>(outside["bytes_fetched_per_step"].get<double>())) + " a step (" +
+            fixed(100 * outside["hit_rate"].get<double>(), 1) + " % there), " +
+            fixed(outside["fetched_gb_per_s_of_attention"].get<double>(), 1) + " of " +
+            fixed(outside["link_gb_per_s"].get<double>(), 1) + " GB/s; all rows once " +
+            fixed(outside["sweep_ms"].get<double>(), 0) + " ms, exact ones " +
+            fixed(outside["exact_rows_sweep_ms"].get<double>(), 0) + " ms";
   }
   return text + "\n";
 }
@@ -152,6 +201,11 @@ void add_device_bench_options(CLI::App& app, DeviceBenchFlags& flags) {
             "N,N,...")}) {
     option->delimiter(',')->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->allow_extra_args(false);
   }
+  app.add_option("--kv-budget-mb", flags.budget_mb,
+                 "with --device cuda: most memory of the device for the caches, in MB (default: no limit)")
+      ->check(CLI::Range(0.0, 1e9))
+      ->type_name("MB")
+      ->group("Device");
   app.add_flag("--prefill", flags.prefill, "with --device cuda: time a prompt of that length, too")
       ->group("Device");
 }
@@ -173,7 +227,8 @@ int bench_on_device(const ModelOptions& model, const DeviceBenchFlags& flags, co
   for (const int64_t batch : batches) {
     for (const int64_t context : contexts) {
       for (const Recipe& recipe : recipes) {
-        rows.push_back(measure(subject, {recipe, static_cast<int>(batch), context, n_steps, flags.prefill}));
+        rows.push_back(measure(subject, {recipe, static_cast<int>(batch), context, n_steps, flags.prefill,
+                                         static_cast<uint64_t>(std::ceil(flags.budget_mb * 1e6))}));
         if (!json) write_out(line_of(rows.back()));
       }
     }

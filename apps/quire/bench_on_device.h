@@ -17,6 +17,7 @@ struct DeviceBenchFlags {
   std::vector<int64_t> batches;
   std::vector<int64_t> contexts;
   bool prefill = false;
+  double budget_mb = 0;  // of the cache on the device; 0: no limit
 
   bool given() const { return device != "cpu"; }
 };

@@ -49,6 +49,27 @@ struct Figures {
   size_t context_tokens;
 };
 
+double share_there(const gpu::DeviceBatch::Outside& outside) {
+  return 1 - static_cast<double>(outside.fetched + outside.in_place) /
+                 static_cast<double>(std::max<uint64_t>(1, outside.asked));
+}
+
+double fetched_per_token(const gpu::DeviceBatch::Outside& outside, const Generation& generation) {
+  return static_cast<double>((outside.fetched + outside.in_place) * outside.record_bytes) /
+         static_cast<double>(std::max<size_t>(1, generation.tokens.size()));
+}
+
+// As of a tier on the CPU, as far as there is such a thing here.
+void add_outside(const gpu::DeviceBatch::Outside& outside, const Generation& generation,
+                 nlohmann::ordered_json& object) {
+  if (outside.outside_bytes == 0) return;
+  object["tier"] = {{"device", "pinned memory of the host"},
+                    {"outside_bytes", outside.outside_bytes},
+                    {"resident_bytes", outside.resident_bytes},
+                    {"hit_rate", share_there(outside)},
+                    {"fetched_bytes_per_token", fetched_per_token(outside, generation)}};
+}
+
 nlohmann::ordered_json report(const DeviceRun& run, const gpu::DeviceModel& model,
                               const gpu::DeviceBatch& batch, const Recipe& recipe, const Figures& figures,
                               const Generation& generation) {
@@ -76,7 +97,8 @@ nlohmann::ordered_json report(const DeviceRun& run, const gpu::DeviceModel& mode
 }
 
 void write_figures(const DeviceRun& run, const gpu::DeviceModel& model, const gpu::DeviceBatch& batch,
-                   const Recipe& recipe, const Figures& figures, const Generation& generation) {
+                   const gpu::DeviceBatch::Outside& outside, const Recipe& recipe, const Figures& figures,
+                   const Generation& generation) {
   if (generation.finish == FinishReason::kContext) {
     write_note("the context of " + std::to_string(figures.context_tokens) + " tokens is full");
   }
@@ -88,6 +110,11 @@ void write_figures(const DeviceRun& run, const gpu::DeviceModel& model, const gp
                      megabytes(peak_resident_bytes()) + ", device " +
                      megabytes(batch.memory_bytes() + model.weight_bytes()) + " (" + model.device_name() +
                      ") · load " + fixed(figures.load_seconds, 2) + " s";
+  if (outside.outside_bytes > 0) {
+    line += " · outside " + megabytes(outside.outside_bytes) + ", fetched " +
+            fixed(fetched_per_token(outside, generation) / 1e6, 2) + " MB/token, " +
+            fixed(100 * share_there(outside), 1) + " % there";
+  }
   if (run.sampling.options.temperature > 0) line += " · seed " + std::to_string(run.sampling.options.seed);
   write_note(line);
 }
@@ -131,10 +158,13 @@ int run_on_device(const DeviceRun& run, const std::function<std::vector<int32_t>
   const Generation generation =
       gpu::generate(batch, engine.tokenizer(), tokens.back(), context, generate_options, on_text);
   if (!run.json && !generation.text.ends_with('\n')) write_out("\n");
+  const gpu::DeviceBatch::Outside outside = batch.take_outside();
   if (run.json) {
-    write_json(report(run, model, batch, options.recipe, figures, generation));
+    nlohmann::ordered_json object = report(run, model, batch, options.recipe, figures, generation);
+    add_outside(outside, generation, object);
+    write_json(object);
   } else {
-    write_figures(run, model, batch, options.recipe, figures, generation);
+    write_figures(run, model, batch, outside, options.recipe, figures, generation);
   }
   return generation.finish == FinishReason::kInterrupted ? kInterrupted : kOk;
 }

@@ -126,6 +126,7 @@ void DeviceBatch::prefill(int sequence, std::span<const int32_t> tokens,
   SequencePages& pages = p.cache.pages();
   pages.begin(sequence, static_cast<int>(tokens.size()));
   try {
+    p.cache.forget_fetched(sequence, p.stream);
     p.send_lengths(sequence);
     prompt.run(progress);
     p.choose(sequence, 1, false);
@@ -189,6 +190,7 @@ std::vector<float> DeviceBatch::logits(int sequence) {
 void DeviceBatch::crop(int sequence, size_t n_tokens) {
   std::vector<cuda::PageCopy> copies;
   parts_->cache.pages().crop(sequence, static_cast<int>(n_tokens), copies);
+  if (n_tokens == 0) parts_->cache.forget_fetched(sequence, parts_->stream);
   parts_->copy_pages(copies);
   parts_->send_lengths(sequence);
 }
@@ -207,6 +209,25 @@ void DeviceBatch::fork(int from, int to) {
 
 uint64_t DeviceBatch::cache_bytes() const { return parts_->cache.used_bytes(); }
 uint64_t DeviceBatch::reserved_bytes() const { return parts_->cache.reserved_bytes(); }
+uint64_t DeviceBatch::cache_memory_bytes() const { return parts_->cache.memory_bytes(); }
+
+DeviceBatch::Outside DeviceBatch::take_outside() {
+  OffloadedPages* pages = parts_->cache.offloaded();
+  if (pages == nullptr) return {};
+  const cuda::RecordCounts counts = pages->take_counts(parts_->stream);
+  return {pages->plan().outside_bytes,
+          pages->plan().resident_bytes,
+          pages->record_bytes(),
+          counts.asked,
+          counts.fetched,
+          counts.in_place};
+}
+
+double DeviceBatch::time_sweep() {
+  OffloadedPages* pages = parts_->cache.offloaded();
+  return pages != nullptr ? pages->time_sweep(parts_->stream) : 0;
+}
+
 uint64_t DeviceBatch::memory_bytes() const {
   return parts_->cache.memory_bytes() + parts_->buffers.size_bytes();
 }
@@ -221,6 +242,7 @@ void DeviceBatch::fill_random(int sequence, size_t n_tokens, uint64_t seed) {
   const cuda::DeviceBuffer keys(static_cast<size_t>(n_numbers) * 2);
   const cuda::DeviceBuffer values(static_cast<size_t>(n_numbers) * 2);
   pages.begin(sequence, static_cast<int>(n_tokens));
+  p.cache.forget_fetched(sequence, p.stream);
   p.send_lengths(sequence);
   // Queries are as random as rows.
   const PromptRows rows = {values.as<uint16_t>(), keys.as<uint16_t>(), values.as<uint16_t>(), stride, 0};
@@ -248,7 +270,7 @@ void DeviceBatch::fill_random(int sequence, size_t n_tokens, uint64_t seed) {
   wait();
 }
 
-std::vector<float> DeviceBatch::time_steps(int n_steps, bool without_attention) {
+std::vector<float> DeviceBatch::time_steps(int n_steps, bool without_attention, uint64_t seed) {
   Parts& p = *parts_;
   SequencePages& pages = p.cache.pages();
   Graph other;
@@ -263,6 +285,10 @@ std::vector<float> DeviceBatch::time_steps(int n_steps, bool without_attention) 
   if (changed) p.cache.send_tables(p.stream);
   std::vector<float> times;
   for (int i = 0; i < n_steps; ++i) {
+    for (int sequence = 0; sequence < p.n; ++sequence) {
+      seed = splitmix64(seed);
+      set_token(sequence, static_cast<int32_t>(seed % p.model.config.vocabulary));
+    }
     begin.record(p.stream);
     graph.launch(p.stream);
     end.record(p.stream);

@@ -79,12 +79,29 @@ class DeviceBatch {
   uint64_t reserved_bytes() const;
   // Everything on the device but the weights.
   uint64_t memory_bytes() const;
+  // Of that, of the cache: what a budget holds.
+  uint64_t cache_memory_bytes() const;
+
+  // Rows that lie in memory of the host, and what steps asked of them since the last call. All 0 where a
+  // recipe has none.
+  struct Outside {
+    uint64_t outside_bytes = 0;   // reserved on the host
+    uint64_t resident_bytes = 0;  // on the device, for rows fetched
+    uint64_t record_bytes = 0;    // of a row of a KV head
+    uint64_t asked = 0;           // rows that steps wanted
+    uint64_t fetched = 0;         // of these, those that were not on the device
+    uint64_t in_place = 0;        // and those read where they lie, for want of a place
+  };
+  Outside take_outside();
+  // Milliseconds that it takes to copy all rows outside to the device once.
+  double time_sweep();
 
   // For measuring: sequence gets n_tokens of random rows, coded as the recipe has it.
   void fill_random(int sequence, size_t n_tokens, uint64_t seed);
   // Milliseconds of each of n steps, by events on the device, the sequences cut back after each so that all
-  // are of one length. without_attention: of a graph that leaves it out (its output is the queries).
-  std::vector<float> time_steps(int n, bool without_attention);
+  // are of one length; each takes in another token of the vocabulary, drawn by `seed`. without_attention: of
+  // a graph that leaves it out (its output is the queries).
+  std::vector<float> time_steps(int n, bool without_attention, uint64_t seed = 1);
 
   struct Parts;  // of the library itself
 

@@ -29,6 +29,7 @@ PagesShape DeviceCache::pages_shape(const CacheShape& shape, const DeviceRecipe&
 
 DeviceCache::CodedLayout DeviceCache::coded_layout(const DeviceRecipe& recipe, int d) {
   if (!recipe.seals()) return {};
+  if (recipe.offloads) return {aligned(cuda::sparse_index_bytes(d)), 0, 0};
   if (recipe.kind == AttentionKind::kSparse) {
     return {aligned(cuda::sparse_index_bytes(d)), aligned(cuda::sparse_key_bytes(recipe.key_bits, d)),
             aligned(cuda::sparse_value_bytes(d))};
@@ -89,6 +90,7 @@ DeviceCache::DeviceCache(const CacheShape& shape, const Recipe& recipe, const Ge
         SignVqState(shape.heads, shape.n_layers, shape.n_sequences, shape.most_tokens, recipe_.full_rows);
   }
   reserve_attention();
+  reserve_offloaded(budget_bytes);
   send_tables(nullptr);
   cuda::wait_for(nullptr);
 }
@@ -170,6 +172,26 @@ void DeviceCache::reserve_attention() {
   bias_ = floats(n_outputs);
 }
 
+void DeviceCache::reserve_offloaded(uint64_t budget_bytes) {
+  if (!recipe_.offloads) return;
+  const HeadShape& h = shape_.heads;
+  if (!cuda::has_offloaded_kernel(recipe_.key_bits, recipe_.value_bits, h.head_dim)) {
+    throw Error("rows outside the CUDA device are for heads of 64 or 128 values, and the model's have " +
+                std::to_string(h.head_dim));
+  }
+  const OffloadShape shape = {shape_.n_layers,
+                              shape_.n_sequences,
+                              h.n_kv_heads,
+                              h.head_dim,
+                              recipe_.key_bits,
+                              recipe_.value_bits,
+                              shape_.n_sequences * pages_.shape().coded_pages(),
+                              plan_.most_candidates,
+                              std::max(kStagedPages, shape_.n_sequences)};
+  offloaded_ = std::make_unique<OffloadedPages>(
+      shape, plan_offload(shape, recipe_.limits, budget_bytes, memory_bytes()));
+}
+
 uint64_t DeviceCache::used_bytes() const {
   return size(pages_.used_exact_pages()) * exact_page_bytes_ +
          size(pages_.used_coded_pages()) *
@@ -178,6 +200,7 @@ uint64_t DeviceCache::used_bytes() const {
 
 uint64_t DeviceCache::memory_bytes() const {
   uint64_t total = signs_.memory_bytes();
+  if (offloaded_ != nullptr) total += offloaded_->plan().device_bytes();
   for (const cuda::DeviceBuffer* buffer :
        {&exact_, &coded_, &staged_, &exact_table_, &coded_table_, &first_tokens_, &sink_pages_, &sink_tokens_,
         &iota_, &due_from_, &due_to_, &frames_memory_, &workspace_, &log_sums_, &other_out_, &other_log_sums_,
@@ -269,8 +292,13 @@ void DeviceCache::seal_pages(int layer, const Frames& frames, const cuda::RowPla
   if (!is_sparse) return;
   cuda::SparsePages staged = planes;
   staged.keys.data += index_page_bytes(recipe_.keys, h.head_dim);
-  cuda::lay_sparse_pages(staged, coded_planes(layer), to, n, h.n_kv_heads, h.head_dim, recipe_.key_bits,
-                         recipe_.value_bits, stream, iota_.as<int32_t>());
+  const auto* staged_numbers = iota_.as<int32_t>();
+  const cuda::SparsePages laid = offloaded_ != nullptr ? offloaded_->staged() : coded_planes(layer);
+  cuda::lay_sparse_pages(staged, laid, offloaded_ != nullptr ? staged_numbers : to, n, h.n_kv_heads,
+                         h.head_dim, recipe_.key_bits, recipe_.value_bits, stream, staged_numbers);
+  if (offloaded_ == nullptr) return;
+  cuda::lay_records(laid, coded_planes(layer).index, offloaded_->rows(layer), to, n, h.n_kv_heads, h.head_dim,
+                    recipe_.key_bits, recipe_.value_bits, stream);
 }
 
 void DeviceCache::seal_due(cuda::Stream stream) {

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "cache/statistics.h"
 #include "gpu/device_recipe.h"
+#include "gpu/offloaded_pages.h"
 #include "gpu/sequence_pages.h"
 #include "gpu/signvq_state.h"
 #include "gpu/step_kernels.h"
@@ -28,7 +30,8 @@ struct CacheShape {
 class DeviceCache {
  public:
   // Reserves all pages. Throws Error where they exceed the budget (0: none) or facts are missing, DeviceError
-  // where the device refuses.
+  // where the device refuses. Where rows lie outside, the budget is of all memory_bytes(), and fetched rows
+  // get what is left of it.
   DeviceCache(const CacheShape& shape, const Recipe& recipe, const Geometry& geometry,
               const ModelFacts& facts, uint64_t budget_bytes);
 
@@ -38,6 +41,13 @@ class DeviceCache {
   uint64_t used_bytes() const;
   uint64_t reserved_bytes() const { return exact_.size_bytes() + coded_.size_bytes(); }
   uint64_t memory_bytes() const;
+  // Rows outside the device; nullptr: there are none.
+  OffloadedPages* offloaded() { return offloaded_.get(); }
+  // Whatever is on the device of a sequence's rows that lie outside was of another text. In the order of the
+  // stream.
+  void forget_fetched(int sequence, cuda::Stream stream) {
+    if (offloaded_ != nullptr) offloaded_->forget(sequence, stream);
+  }
 
   // Tables as pages() has them now, to where launches read them.
   void send_tables(cuda::Stream stream);
@@ -81,6 +91,7 @@ class DeviceCache {
   void check_budget(uint64_t budget_bytes) const;
   void put_frames(const Recipe& recipe, const Geometry& geometry, const ModelFacts& facts);
   void reserve_attention();
+  void reserve_offloaded(uint64_t budget_bytes);
   cuda::SparsePages coded_planes(int layer) const;
   cuda::SparsePages staged_planes() const;
   cuda::DecodeAttention attention(const float* queries, float* out, float* log_sums) const;
@@ -118,6 +129,7 @@ class DeviceCache {
   cuda::SignVqPlan signvq_plan_{};
   SignVqState signs_;
   std::vector<int32_t> due_pages_;
+  std::unique_ptr<OffloadedPages> offloaded_;
 };
 
 }  // namespace quire::gpu

@@ -88,6 +88,12 @@ void DeviceCache::attend(int layer, const float* queries, const int32_t* exact_t
   if (is_signvq()) {
     return cuda::attend_signvq(signvq_attention(layer, queries, exact_tokens, out), signvq_plan_, stream);
   }
+  if (offloaded_ != nullptr) {
+    const cuda::SparseAttention a = sparse_attention(layer, queries, exact_tokens, out);
+    if (layer == 0) offloaded_->count_step(stream);
+    return cuda::attend_offloaded(a, offloaded_->rows(layer), recipe_.key_bits, recipe_.value_bits, plan_,
+                                  stream);
+  }
   if (recipe_.kind == AttentionKind::kSparse) {
     return cuda::attend_sparse(sparse_attention(layer, queries, exact_tokens, out), recipe_.key_bits,
                                recipe_.value_bits, plan_, stream);

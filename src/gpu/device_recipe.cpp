@@ -29,7 +29,7 @@ class Reader {
   Reader(const Recipe& recipe, const std::string& text) : recipe_(recipe), text_(text) {}
 
   DeviceRecipe read() {
-    if (recipe_.place.given()) refuse("keeps its rows in a tier");
+    if (recipe_.place.kind == PagePlace::Kind::kDisk) refuse("keeps its rows on a disk");
     if (recipe_.keep.given() || recipe_.select.given() || recipe_.promote.given()) {
       refuse("keeps, selects or promotes rows by a policy");
     }
@@ -42,6 +42,7 @@ class Reader {
     }
     result_.format = recipe_.key_format;
     if (recipe_.coded) read_codes();
+    if (recipe_.place.given()) read_place();
     return result_;
   }
 
@@ -101,6 +102,14 @@ class Reader {
     result_.key_bits = *keys;
     result_.value_bits = *values;
     result_.budget = {budget.share, static_cast<int>(budget.rows), budget.mass, budget.candidates};
+  }
+
+  void read_place() {
+    if (result_.kind != AttentionKind::kSparse)
+      refuse("keeps rows in the host's memory that every step reads");
+    if (result_.key_bits != 4) refuse("keeps codes of fewer than four bits in the host's memory");
+    result_.offloads = true;
+    result_.limits = {recipe_.place.size_bytes, recipe_.place.cache_bytes};
   }
 
   const Recipe& recipe_;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cache/recipe.h"
+#include "gpu/offload_plan.h"
 #include "kernels/cuda/sparse_budget.h"
 #include "model/config.h"
 
@@ -29,6 +30,9 @@ struct DeviceRecipe {
   int tail_tokens = 0;
   int full_rows = 0;  // of signvq: rows of a KV head that stay exact though they are coded
   cuda::SparseBudget budget = {};
+  // Sealed pages lie in memory of the host, but for their index.
+  bool offloads = false;
+  OffloadLimits limits = {};
 
   bool seals() const { return kind != AttentionKind::kExact; }
 };

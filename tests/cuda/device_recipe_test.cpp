@@ -50,6 +50,27 @@ TEST(DeviceRecipeTest, SignVqIsReadByTheMeanQuery) {
   EXPECT_EQ(selfindex.budget.share, 0.075);
 }
 
+TEST(DeviceRecipeTest, RowsLieOutsideWhereAnIndexNamesThem) {
+  Recipe quire = coded(Code::kNested4, Code::kNested3);
+  quire.index = IndexBudget{};
+  EXPECT_FALSE(gpu::device_recipe(quire, "").offloads);
+  quire.place = {.kind = PagePlace::Kind::kHost, .size_bytes = 9, .cache_bytes = 7};
+  const gpu::DeviceRecipe outside = gpu::device_recipe(quire, "");
+  EXPECT_TRUE(outside.offloads);
+  EXPECT_EQ(outside.limits.outside_bytes, 9u);
+  EXPECT_EQ(outside.limits.cache_bytes, 7u);
+  quire.place = {.kind = PagePlace::Kind::kDisk, .path = "/tmp"};
+  EXPECT_THROW(gpu::device_recipe(quire, ""), Error);
+  Recipe dense = coded(Code::kTurbo4, Code::kTurbo4);
+  Recipe low = coded(Code::kNested3, Code::kNested3);
+  low.index = IndexBudget{};
+  for (Recipe recipe : {Recipe(), dense, low}) {
+    EXPECT_NO_THROW(gpu::device_recipe(recipe, ""));
+    recipe.place = {.kind = PagePlace::Kind::kHost};
+    EXPECT_THROW(gpu::device_recipe(recipe, ""), Error);
+  }
+}
+
 std::string refusal(const Recipe& recipe) {
   try {
     gpu::device_recipe(recipe, "the recipe");

@@ -124,7 +124,7 @@ size_t free_bytes() {
 }
 
 TEST_F(DeviceBatches, MemoryThatIsRefusedLeavesNothingBehind) {
-  for (const char* recipe : {"full", "quire"}) {
+  for (const char* recipe : {"full", "quire", "quire,place=host(cache=4M)"}) {
     const gpu::BatchOptions with = options(recipe, 2, kContext);
     { batch(with)->prefill(0, text(0, 100)); }  // whatever the runtime keeps for itself is there now
     const size_t before = free_bytes();
@@ -167,8 +167,8 @@ TEST_F(DeviceBatches, FullContextsAndForeignRecipesAreRefusedInASentence) {
   device->step();
   EXPECT_THROW(device->step(), Error);
   EXPECT_EQ(device->n_tokens(0), 21u);
-  for (const char* recipe :
-       {"h2o", "selfindex(mass=0.9)", "k=f32,v=f32", "butler", "quire(dense=2)", "polar4"}) {
+  for (const char* recipe : {"h2o", "selfindex(mass=0.9)", "k=f32,v=f32", "butler", "quire(dense=2)",
+                             "polar4", "turbo4,place=host", "quire,place=disk(path=/tmp)"}) {
     EXPECT_THROW(batch(options(recipe, 1, 64)), Error) << recipe;
   }
 }

@@ -43,7 +43,10 @@ void DeviceBatch::fork(int, int) { refuse(); }
 uint64_t DeviceBatch::cache_bytes() const { refuse(); }
 uint64_t DeviceBatch::reserved_bytes() const { refuse(); }
 uint64_t DeviceBatch::memory_bytes() const { refuse(); }
+uint64_t DeviceBatch::cache_memory_bytes() const { refuse(); }
+DeviceBatch::Outside DeviceBatch::take_outside() { refuse(); }
+double DeviceBatch::time_sweep() { refuse(); }
 void DeviceBatch::fill_random(int, size_t, uint64_t) { refuse(); }
-std::vector<float> DeviceBatch::time_steps(int, bool) { refuse(); }
+std::vector<float> DeviceBatch::time_steps(int, bool, uint64_t) { refuse(); }
 
 }  // namespace quire::gpu

@@ -31,10 +31,9 @@ namespace {
 
 std::atomic<int> n_until_refusal{-1};
 
-// Counts down to the allocation that is to fail.
-bool is_refused() { return n_until_refusal >= 0 && n_until_refusal-- == 0; }
-
 }  // namespace
+
+bool is_allocation_refused() { return n_until_refusal >= 0 && n_until_refusal-- == 0; }
 
 void refuse_allocation(int n) { n_until_refusal = n; }
 
@@ -42,7 +41,7 @@ DeviceBuffer::DeviceBuffer(size_t n_bytes) {
   if (n_bytes == 0) return;
   require_device();
   void* data = nullptr;
-  const cudaError_t result = is_refused() ? cudaErrorMemoryAllocation : cudaMalloc(&data, n_bytes);
+  const cudaError_t result = is_allocation_refused() ? cudaErrorMemoryAllocation : cudaMalloc(&data, n_bytes);
   if (result == cudaErrorMemoryAllocation) {
     cudaGetLastError();
     size_t free_bytes = 0;

@@ -17,6 +17,8 @@ int device_count();
 // For tests of what is left behind: the allocation after n others is refused as if memory was full; below 0:
 // none is.
 void refuse_allocation(int n);
+// Counts down to the allocation that is to fail; asked by each.
+bool is_allocation_refused();
 
 // Uninitialised bytes. Throws DeviceError when the device refuses: the sentence says how much was asked for
 // and is free.

@@ -25,6 +25,13 @@ void put_centroids(int bits, int head_dim, uint16_t* centroids) {
 
 }  // namespace
 
+SparseTables sparse_tables(int key_bits, int value_bits, int head_dim) {
+  SparseTables tables{};
+  put_centroids(key_bits, head_dim, tables.keys);
+  put_centroids(value_bits, head_dim, tables.values);
+  return tables;
+}
+
 namespace {
 
 // Takes a multiprocessor, for as many clusters as there is room for.
@@ -72,9 +79,7 @@ SparseDevice sparse_device() {
 
 void attend_sparse(const SparseAttention& attention, int key_bits, int value_bits, const SparsePlan& plan,
                    Stream stream) {
-  SparseParams params{attention, plan, {}};
-  put_centroids(key_bits, attention.head_dim, params.tables.keys);
-  put_centroids(value_bits, attention.head_dim, params.tables.values);
+  const SparseParams params{attention, plan, sparse_tables(key_bits, value_bits, attention.head_dim)};
   switch (key_bits) {
     case 2: return launch_sparse2(params, stream);
     case 3: return launch_sparse3(params, stream);

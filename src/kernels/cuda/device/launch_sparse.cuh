@@ -6,9 +6,8 @@
 
 namespace quire::cuda {
 
-template <int kHeadDim, int kKeyBits, int kValueBits>
-void launch_sparse_kernel(const SparseParams& params, Stream stream) {
-  const auto kernel = sparse_attention<kHeadDim, kKeyBits, kValueBits>;
+template <class Params>
+void launch_sparse_kernel(void (*kernel)(Params), const Params& params, Stream stream) {
   const SparsePlan& plan = params.plan;
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, plan.shared_bytes),
         "reserving shared memory");
@@ -35,9 +34,11 @@ void launch_sparse_kernel(const SparseParams& params, Stream stream) {
 template <int kKeyBits, int kValueBits>
 void launch_sparse(const SparseParams& params, Stream stream) {
   visit_head_dim(params.a.head_dim, [&](auto head_dim) {
-    launch_sparse_kernel<head_dim(), kKeyBits, kValueBits>(params, stream);
+    launch_sparse_kernel(sparse_attention<head_dim(), kKeyBits, kValueBits, PageSource>, params, stream);
   });
 }
+
+SparseTables sparse_tables(int key_bits, int value_bits, int head_dim);
 
 // Each in its file; value_bits as in attend_sparse().
 void launch_sparse4(const SparseParams& params, int value_bits, Stream stream);

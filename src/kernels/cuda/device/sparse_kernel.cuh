@@ -208,10 +208,11 @@ __device__ void prepare(const SparseParams& params, const SparseBlock& block) {
   __syncthreads();
 }
 
-// Rows of the block that become candidates, in its list.
+// Rows of the block that become candidates, in its list; blocks before it have n_before.
 struct Candidates {
   CandidateArrays arrays;
   int n;
+  int n_before;
 };
 
 // After the estimates, of which block sums are known: n_wanted of the pair's rows, or all of them.
@@ -238,7 +239,7 @@ __device__ inline Candidates propose(const SparseBlock& block, const Estimates& 
   list_candidates(block, marks, arrays);
   if (threadIdx.x == 0) block.shared.n_candidates = n;
   __syncthreads();
-  return {arrays, n};
+  return {arrays, n, limit.n_before};
 }
 
 // After the scores, of which sums are known.
@@ -262,9 +263,10 @@ __device__ inline void choose(const SparseBlock& block, const Candidates& candid
   }
 }
 
-template <int kHeadDim, int kKeyBits, int kValueBits>
+// Source: where the codes of candidates are read, PageSource or RecordSource.
+template <int kHeadDim, int kKeyBits, int kValueBits, class Source>
 __global__ void __launch_bounds__(32 * kMostSparseWarps, 1)
-    sparse_attention(const __grid_constant__ SparseParams params) {
+    sparse_attention(const __grid_constant__ typename Source::Params params) {
   __shared__ SparseShared shared;
   constexpr int kTableBytes = kPairRowBytes * pair_table_rows(kKeyBits > kValueBits ? kKeyBits : kValueBits);
   const SparseBlock block = sparse_block<kHeadDim>(params, shared, kTableBytes);
@@ -290,9 +292,10 @@ __global__ void __launch_bounds__(32 * kMostSparseWarps, 1)
   if (!everything) sum_warps(shared, a.group, shared.estimate_sums);
   sum_exact<kHeadDim>(block);
   const Candidates candidates = propose(block, estimates, counts.n_candidates, everything);
+  const Source source(params, block, candidates.arrays.rows, candidates.n, candidates.n_before);
 #pragma unroll 1
   for (int tile = 0; tile < block.n_head_tiles; ++tile)
-    score_candidates<kHeadDim, kKeyBits>(block, candidates.arrays, candidates.n, tile);
+    score_candidates<kHeadDim, kKeyBits>(source, block, candidates.arrays, candidates.n, tile);
   __syncthreads();
   sum_warps(shared, a.group, shared.score_sums);
   cluster_wait();
@@ -302,7 +305,7 @@ __global__ void __launch_bounds__(32 * kMostSparseWarps, 1)
   store_kept(block, candidates.arrays, shared.n_kept);
 #pragma unroll 1
   for (int tile = 0; tile < block.n_head_tiles; ++tile)
-    attend_kept<kHeadDim, kValueBits>(block, candidates.arrays, shared.n_kept, tile);
+    attend_kept<kHeadDim, kValueBits>(source, block, candidates.arrays, shared.n_kept, tile);
   cluster_wait();
   finish_heads<kHeadDim>(block);
   cluster_wait();  // nobody leaves while others read its memory

@@ -8,6 +8,7 @@
 // two rows share a word, and bytes are put together from a nibble of either.
 #pragma once
 
+#include "kernels/cuda/device/page_source.cuh"
 #include "kernels/cuda/device/sparse_levels.cuh"
 
 namespace quire::cuda {
@@ -100,15 +101,18 @@ struct KeyTile {
   uint32_t planes[2][Shape::kDepths][kBits];  // of rows g and g + 8
   uint32_t norms[2];
 
-  __device__ void load(const SparseBlock& block, const uint32_t* rows, int tile, int n) {
+  template <class Source>
+  __device__ void load(const Source& source, const SparseBlock& block, const uint32_t* rows, int tile,
+                       int n) {
     constexpr int kRowBytes = sparse_key_row_bytes(kBits, kHeadDim);
     const int g = lane_index() / 4;
     const int c = lane_index() % 4;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const uint32_t row = rows[min(16 * tile + 8 * half + g, n - 1)];
+      const int candidate = min(16 * tile + 8 * half + g, n - 1);
+      const uint32_t row = rows[candidate];
       const int token = (int)(row % 64);
-      const uint8_t* codes = block.page_of(block.keys, (int)(row / 64)) + token * kRowBytes;
+      const uint8_t* codes = source.template key<kRowBytes>(block, row, candidate);
 #pragma unroll
       for (int depth = 0; depth < Shape::kDepths; ++depth) {
         const int word = 4 * depth + c;
@@ -149,9 +153,9 @@ struct KeyTile {
 };
 
 // Scores of the block's n candidates for the heads of one tile, and their sums to warp_sums.
-template <int kHeadDim, int kBits>
-__device__ void score_candidates(const SparseBlock& block, const CandidateArrays& arrays, int n,
-                                 int head_tile) {
+template <int kHeadDim, int kBits, class Source>
+__device__ void score_candidates(const Source& source, const SparseBlock& block,
+                                 const CandidateArrays& arrays, int n, int head_tile) {
   SparseShared& shared = block.shared;
   const int n_warps = (int)blockDim.x / 32;
   const int n_tiles = (n + 15) / 16;
@@ -186,7 +190,8 @@ __device__ void score_candidates(const SparseBlock& block, const CandidateArrays
         seen[0].add(octaves[0]);
         seen[1].add(octaves[1]);
       }
-      if (at + kAhead * n_warps < n_tiles) ahead[i].load(block, arrays.rows, at + kAhead * n_warps, n);
+      if (at + kAhead * n_warps < n_tiles)
+        ahead[i].load(source, block, arrays.rows, at + kAhead * n_warps, n);
     }
   }
 #pragma unroll

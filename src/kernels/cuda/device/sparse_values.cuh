@@ -15,8 +15,9 @@ struct ValueTile {
   uint32_t norms[4];
 
   // head: of the group, or one that nobody has.
-  __device__ void load(const SparseBlock& block, const CandidateArrays& arrays, int tile, int n, int head,
-                       float reference) {
+  template <class Source>
+  __device__ void load(const Source& source, const SparseBlock& block, const CandidateArrays& arrays,
+                       int tile, int n, int head, float reference) {
     constexpr int kRowBytes = sparse_value_row_bytes(kHeadDim);
     const int g = lane_index() / 4;
     const int c = lane_index() % 4;
@@ -25,16 +26,14 @@ struct ValueTile {
       const int at = 16 * tile + i / 2 * 8 + 2 * c + i % 2;
       const uint32_t candidate = arrays.kept[min(at, n - 1)];
       const uint32_t row = arrays.rows[candidate];
-      const uint8_t* page = block.page_of(block.values, (int)(row / 64));
-      const int token = (int)(row % 64);
+      const uint8_t* codes = source.template value<kRowBytes>(block, row, (int)candidate);
 #pragma unroll
       for (int depth = 0; depth < Shape::kDepths; ++depth) {
         // Lanes of dims that there are not take what others have: nobody looks at their outputs.
         const int unit = min(8 * depth + g, kRowBytes / 8 - 1);
-        units[i][depth] = *reinterpret_cast<const uint2*>(page + token * kRowBytes + 8 * unit);
+        units[i][depth] = *reinterpret_cast<const uint2*>(codes + 8 * unit);
       }
-      if constexpr (kBits == 4)
-        norms[i] = *reinterpret_cast<const uint16_t*>(page + 64 * kRowBytes + 2 * token);
+      if constexpr (kBits == 4) norms[i] = *source.template value_norm<kRowBytes>(block, row);
       weights[i] =
           at < n && head < block.a.group
               ? power_of_two(arrays.scores[(int64_t)candidate * block.score_slots() + head] - reference)
@@ -106,8 +105,9 @@ __device__ __forceinline__ int value_dim(int tile, int half, int g) {
 
 // Attention of the heads of one tile to the kept rows: outputs to coded (of this block), sums of weights to
 // coded_sums. The area is free afterwards.
-template <int kHeadDim, int kBits>
-__device__ void attend_kept(const SparseBlock& block, const CandidateArrays& arrays, int n, int head_tile) {
+template <int kHeadDim, int kBits, class Source>
+__device__ void attend_kept(const Source& source, const SparseBlock& block, const CandidateArrays& arrays,
+                            int n, int head_tile) {
   using Shape = SparseShape<kHeadDim>;
   SparseShared& shared = block.shared;
   const int n_warps = (int)blockDim.x / 32;
@@ -144,7 +144,7 @@ __device__ void attend_kept(const SparseBlock& block, const CandidateArrays& arr
         sum += (ahead[i].weights[0] + ahead[i].weights[1]) + (ahead[i].weights[2] + ahead[i].weights[3]);
       }
       if (at + kAhead * n_warps < n_tiles)
-        ahead[i].load(block, arrays, at + kAhead * n_warps, n, head, reference);
+        ahead[i].load(source, block, arrays, at + kAhead * n_warps, n, head, reference);
     }
   }
   sum += __shfl_xor_sync(kAllLanes, sum, 1);

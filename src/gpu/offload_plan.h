@@ -1,0 +1,49 @@
+// How much of a cache whose rows lie outside the device is where: host logic.
+#pragma once
+
+#include <cstdint>
+
+namespace quire::gpu {
+
+struct OffloadShape {
+  int n_layers;
+  int n_sequences;
+  int n_kv_heads;
+  int head_dim;
+  int key_bits;
+  int value_bits;
+  int coded_pages;      // of all sequences
+  int most_candidates;  // of a (sequence, KV head) in a step
+  int staged_pages;     // coded together
+};
+
+// Limits of a recipe's place, bytes; 0: none is named.
+struct OffloadLimits {
+  uint64_t outside_bytes = 0;
+  uint64_t cache_bytes = 0;
+};
+
+struct OffloadPlan {
+  uint64_t layer_bytes;    // of records of a layer, outside
+  uint64_t outside_bytes;  // of all
+  // On the device:
+  uint64_t norm_bytes;    // of values
+  uint64_t place_bytes;   // where a step's candidates lie
+  uint64_t staged_bytes;  // pages on their way outside
+  uint32_t n_sets;  // of records of a pair and layer that are here as well (kernels/cuda/resident_set.h)
+  uint64_t resident_bytes;
+  uint64_t word_bytes;
+  uint64_t device_bytes() const {
+    return norm_bytes + place_bytes + staged_bytes + resident_bytes + word_bytes;
+  }
+};
+
+// Bytes of fetched records where neither the place nor a budget says how many.
+constexpr uint64_t kUsualCacheBytes = uint64_t{256} << 20;
+
+// budget_bytes: of everything of the cache on the device, of which other_bytes go for the rest; 0: no limit.
+// Throws Error of one sentence, with the numbers, where there is not enough.
+OffloadPlan plan_offload(const OffloadShape& shape, const OffloadLimits& limits, uint64_t budget_bytes,
+                         uint64_t other_bytes);
+
+}  // namespace quire::gpu

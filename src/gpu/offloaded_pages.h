@@ -1,0 +1,44 @@
+// Codes of the pages of a batch in pinned memory of the host, and those of them that are on the device as
+// well. Internal to the library.
+#pragma once
+
+#include <cstdint>
+
+#include "gpu/offload_plan.h"
+#include "kernels/cuda/device_buffer.h"
+#include "kernels/cuda/offloaded_rows.h"
+#include "kernels/cuda/pinned_memory.h"
+
+namespace quire::gpu {
+
+// Rows of a layer and KV head lie together, [layer][kv_head][page][64]: what a thread block gathers from is
+// then as little memory as can be, and translations of addresses, which cost more than the bytes, are few
+// (docs/adr/0020).
+class OffloadedPages {
+ public:
+  // Reserves everything. Throws DeviceError where the device or the host refuses.
+  OffloadedPages(const OffloadShape& shape, const OffloadPlan& plan);
+
+  const OffloadPlan& plan() const { return plan_; }
+  uint64_t record_bytes() const;
+  // What launches for a layer read. The next step is counted by count_step().
+  cuda::OffloadedRows rows(int layer) const;
+  void count_step(cuda::Stream stream) { cuda::count_step(step_.as<uint32_t>(), stream); }
+  // Sparse pages on their way outside, 0 .. staged_pages - 1.
+  cuda::SparsePages staged() const;
+  // Nothing of a sequence is on the device any more. In the order of the stream.
+  void forget(int sequence, cuda::Stream stream);
+
+  // Since the last call, or the start; waits for the stream.
+  cuda::RecordCounts take_counts(cuda::Stream stream);
+  // Milliseconds that it takes to copy all records to the device once, by events.
+  double time_sweep(cuda::Stream stream) const;
+
+ private:
+  OffloadShape shape_;
+  OffloadPlan plan_;
+  cuda::DeviceBuffer norms_, places_, staged_, resident_, words_, step_, counts_;
+  cuda::PinnedMemory records_;
+};
+
+}  // namespace quire::gpu

@@ -1,0 +1,167 @@
+// Rows in memory of the host: what comes out is bit by bit what comes out of the same rows on the device,
+// whatever is fetched, found or read in place.
+#include "base/device_error.h"
+#include "gpu/device_model_test.h"
+#include "study/divergence.h"
+
+namespace quire::test {
+namespace {
+
+class Offloaded : public DeviceModelTest {
+ protected:
+  static std::vector<std::vector<float>> forced(gpu::DeviceBatch& device, size_t n_prompt, size_t n_steps) {
+    device.prefill(0, text(0, n_prompt));
+    device.take_tokens();
+    std::vector<std::vector<float>> logits = {device.logits(0)};
+    for (size_t i = 0; i < n_steps; ++i) {
+      device.set_token(0, text(n_prompt + i, 1)[0]);
+      device.step();
+      device.take_tokens();
+      logits.push_back(device.logits(0));
+    }
+    return logits;
+  }
+  static void print(const std::string& recipe, const gpu::DeviceBatch::Outside& seen) {
+    std::printf("%-52s %8.1f MB outside, asked %9llu, fetched %8llu, in place %8llu\n", recipe.c_str(),
+                static_cast<double>(seen.outside_bytes) / 1e6, static_cast<unsigned long long>(seen.asked),
+                static_cast<unsigned long long>(seen.fetched),
+                static_cast<unsigned long long>(seen.in_place));
+  }
+};
+
+// 140 steps behind the prompt code two pages or three: the graph of the first step serves them all.
+TEST_F(Offloaded, AreBitByBitTheRowsOfTheDevice) {
+  constexpr size_t kPrompt = 1100, kSteps = 140;
+  for (const char* recipe : {"quire", "quire(budget=300)", "quire(mass=0.9)", "quire(budget=100%)",
+                             "k=nested4,v=nested4,select=sign"}) {
+    const auto there = batch(options(recipe, 1, kPrompt + kSteps));
+    const auto expected = forced(*there, kPrompt, kSteps);
+    EXPECT_EQ(there->take_outside().asked, 0u);
+    // Places for nearly all rows; for some; for a few, so that most are read in place.
+    for (const char* place : {",place=host", ",place=host(cache=3M)", ",place=host(cache=110K)"}) {
+      const std::string outside_recipe = std::string(recipe).append(place);
+      const auto outside = batch(options(outside_recipe, 1, kPrompt + kSteps));
+      const auto got = forced(*outside, kPrompt, kSteps);
+      const gpu::DeviceBatch::Outside seen = outside->take_outside();
+      print(outside_recipe, seen);
+      for (size_t i = 0; i < got.size(); ++i)
+        ASSERT_EQ(got[i], expected[i]) << outside_recipe << " step " << i;
+      EXPECT_GT(seen.asked, 0u);
+      EXPECT_GT(seen.fetched, 0u);
+      EXPECT_LT(seen.fetched, seen.asked);
+      if (std::string(place).ends_with("110K)")) {
+        EXPECT_GT(seen.in_place, seen.asked / 2) << outside_recipe;
+      } else if (std::string(place).ends_with("host")) {
+        EXPECT_LT(seen.in_place, seen.asked / 50) << outside_recipe;
+      }
+      EXPECT_LT(outside->cache_bytes(), there->cache_bytes());
+    }
+  }
+}
+
+TEST_F(Offloaded, AreNearTheCpu) {
+  constexpr size_t kPrompt = 1100, kSteps = 80;
+  const std::string recipe = "quire,place=host(cache=4M)";
+  const auto device = batch(options(recipe, 1, kPrompt + kSteps));
+  const auto logits = forced(*device, kPrompt, kSteps);
+  Cache cache = engine().make_cache(Recipe::parse(recipe));
+  Workspace workspace;
+  std::vector<float> row(engine().config().vocabulary);
+  double sum = 0;
+  for (size_t i = 0; i <= kSteps; ++i) {
+    const size_t n = i == 0 ? kPrompt : 1;
+    engine().forward(text(i == 0 ? 0 : kPrompt + i - 1, n), cache, workspace);
+    const size_t last = n - 1;
+    engine().logits({&last, 1}, workspace, row.data());
+    sum += kl_divergence(row, logits[i]);
+  }
+  std::printf("%s: KL to the CPU %.2e\n", recipe.c_str(), sum / (kSteps + 1));
+  EXPECT_LE(sum / (kSteps + 1), 1e-3);
+}
+
+// What was fetched for one text is not taken for another's.
+TEST_F(Offloaded, AnotherTextBeginsAnew) {
+  const auto used = batch(options("quire,place=host", 2, 900));
+  const auto steps = [](gpu::DeviceBatch& device, int n_sequences) {
+    for (size_t i = 0; i < 20; ++i) {
+      for (int s = 0; s < n_sequences; ++s) device.set_token(s, text(3000 + i, 1)[0]);
+      device.step();
+      device.take_tokens();
+    }
+  };
+  for (int s = 0; s < 2; ++s) {
+    used->prefill(s, text(0, 800));
+    used->take_tokens();
+  }
+  steps(*used, 2);
+  for (int s = 0; s < 2; ++s) used->crop(s, 0);
+  used->prefill(0, text(1500, 700));
+  used->take_tokens();
+  used->fork(0, 1);
+  steps(*used, 2);
+  const auto fresh = batch(options("quire", 2, 900));
+  fresh->prefill(0, text(1500, 700));
+  fresh->take_tokens();
+  fresh->fork(0, 1);
+  steps(*fresh, 2);
+  EXPECT_EQ(used->logits(0), fresh->logits(0));
+  EXPECT_EQ(used->logits(1), fresh->logits(1));
+}
+
+TEST_F(Offloaded, BudgetsHold) {
+  int n_refused = 0;
+  uint64_t previous = 0;
+  for (uint64_t budget = 4'000'000; budget <= 128'000'000; budget *= 2) {
+    gpu::BatchOptions with = options("quire,place=host", 2, 2000);
+    with.budget_bytes = budget;
+    try {
+      const auto device = batch(with);
+      EXPECT_LE(device->cache_memory_bytes(), budget);
+      EXPECT_GE(device->cache_memory_bytes(), previous);
+      previous = device->cache_memory_bytes();
+      device->prefill(0, text(0, 1500));
+      device->prefill(1, text(0, 1500));
+      for (int i = 0; i < 3; ++i) device->step();
+      device->wait();
+      EXPECT_EQ(device->cache_memory_bytes(), previous);
+    } catch (const DeviceError&) {
+      throw;
+    } catch (const Error& error) {
+      ++n_refused;
+      EXPECT_NE(std::string(error.what()).find(std::to_string(budget)), std::string::npos) << error.what();
+    }
+  }
+  EXPECT_GT(n_refused, 0);
+  EXPECT_GT(previous, 0u);
+}
+
+// Heads of 128 values and the shape of a large model; rows and weights are random.
+TEST_F(Offloaded, LargeHeadsToo) {
+  const gpu::DeviceModel large = gpu::DeviceModel::random("llama-3.1-8b", 5, 0);
+  const Geometry geometry = large.config().geometry();
+  const size_t n = 32 * 8 * 128;
+  auto plain = std::make_shared<Calibration>();
+  *plain = {geometry, std::vector<float>(n, 0), std::vector<float>(n, 1), std::vector<float>(n, 0),
+            std::vector<float>(n, 1)};
+  const auto logits = [&](const std::string& recipe) {
+    gpu::DeviceBatch device(large, options(recipe, 1, 20100), {plain});
+    device.fill_random(0, 20000, 9);
+    std::vector<std::vector<float>> all;
+    for (int32_t i = 0; i < 70; ++i) {
+      device.set_token(0, 1000 * i);
+      device.step();
+      device.take_tokens();
+      all.push_back(device.logits(0));
+    }
+    print(recipe, device.take_outside());
+    return all;
+  };
+  for (const std::string recipe : {"quire", "k=nested4,v=nested4,select=sign(budget=2048)"}) {
+    const auto expected = logits(recipe);
+    EXPECT_EQ(logits(recipe + ",place=host"), expected) << recipe;
+    EXPECT_EQ(logits(recipe + ",place=host(cache=8M)"), expected) << recipe;
+  }
+}
+
+}  // namespace
+}  // namespace quire::test
