@@ -13,18 +13,13 @@
 #include "gpu/device_model.h"
 #include "gpu/generate.h"
 #include "terminal.h"
+#include "timing.h"
 #include "weights/open_model.h"
 
 namespace quire::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-double per_second(size_t n, double seconds) { return seconds > 0 ? static_cast<double>(n) / seconds : 0; }
 
 size_t context_of(const ModelOptions& options, const ModelConfig& config) {
   const size_t asked = options.session_options().context_tokens;
