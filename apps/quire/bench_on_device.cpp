@@ -88,12 +88,12 @@ double prefill_seconds(gpu::DeviceBatch& batch, int64_t n, size_t vocabulary) {
 }
 
 // Of rows that lie outside the device: what a step fetched, by random queries over random rows, and what it
-// would take to copy all of them every step.
+// would take to copy all of them every step. Of a row that is read in place it is not known which of its
+// bytes were: a record at most.
 void add_outside(gpu::DeviceBatch& batch, const gpu::DeviceBatch::Outside& seen, const ModelConfig& config,
                  const Case& c, double attention_ms, Json& row) {
-  const auto steps = static_cast<double>(c.n_steps);
-  const auto record = static_cast<double>(seen.record_bytes);
-  const double fetched = record * static_cast<double>(seen.fetched + seen.in_place) / steps;
+  const double fetched = seen.per_step(seen.fetched * seen.record_bytes);
+  const std::optional<double> hit_rate = seen.hit_rate();
   const double sweep_ms = batch.time_sweep();
   const double link_gb_per_s = static_cast<double>(seen.outside_bytes) / sweep_ms / 1e6;
   const double exact_bytes = 4.0 * static_cast<double>(c.context) * c.batch *
@@ -102,12 +102,12 @@ void add_outside(gpu::DeviceBatch& batch, const gpu::DeviceBatch::Outside& seen,
   row["outside"] = {{"place", "pinned host memory"},
                     {"bytes", seen.outside_bytes},
                     {"resident_bytes", seen.resident_bytes},
-                    {"rows_asked_per_step", static_cast<double>(seen.asked) / steps},
-                    {"rows_fetched_per_step", static_cast<double>(seen.fetched) / steps},
-                    {"rows_read_in_place_per_step", static_cast<double>(seen.in_place) / steps},
-                    {"hit_rate", 1 - static_cast<double>(seen.fetched + seen.in_place) /
-                                         static_cast<double>(std::max<uint64_t>(1, seen.asked))},
+                    {"rows_asked_per_step", seen.per_step(seen.asked)},
+                    {"rows_fetched_per_step", seen.per_step(seen.fetched)},
+                    {"rows_read_in_place_per_step", seen.per_step(seen.in_place)},
+                    {"hit_rate", hit_rate ? Json(*hit_rate) : Json(nullptr)},
                     {"bytes_fetched_per_step", fetched},
+                    {"most_bytes_read_in_place_per_step", seen.per_step(seen.in_place * seen.record_bytes)},
                     {"fetched_gb_per_s_of_attention", gb_per_s},
                     {"link_gb_per_s", link_gb_per_s},
                     {"share_of_link", gb_per_s / link_gb_per_s},
@@ -172,9 +172,10 @@ std::string line_of(const Json& row) {
     text += "\n  outside " + megabytes(outside["bytes"].get<uint64_t>()) + ", on the device " +
             megabytes(row["cache_memory_bytes"].get<uint64_t>()) + "; fetched " +
             megabytes(static_cast<uint64_t>(outside["bytes_fetched_per_step"].get<double>())) + " a step (" +
-            fixed(100 * outside["hit_rate"].get<double>(), 1) + " % there), " +
-            fixed(outside["fetched_gb_per_s_of_attention"].get<double>(), 1) + " of " +
-            fixed(outside["link_gb_per_s"].get<double>(), 1) + " GB/s; all rows once " +
+            (outside["hit_rate"].is_null() ? "-" : fixed(100 * outside["hit_rate"].get<double>(), 1)) +
+            " % there), " + fixed(outside["rows_read_in_place_per_step"].get<double>(), 0) +
+            " rows read in place, " + fixed(outside["fetched_gb_per_s_of_attention"].get<double>(), 1) +
+            " of " + fixed(outside["link_gb_per_s"].get<double>(), 1) + " GB/s; all rows once " +
             fixed(outside["sweep_ms"].get<double>(), 0) + " ms, exact ones " +
             fixed(outside["exact_rows_sweep_ms"].get<double>(), 0) + " ms";
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 
 #include <nlohmann/json.hpp>
 
@@ -49,25 +50,34 @@ struct Figures {
   size_t context_tokens;
 };
 
-double share_there(const gpu::DeviceBatch::Outside& outside) {
-  return 1 - static_cast<double>(outside.fetched + outside.in_place) /
-                 static_cast<double>(std::max<uint64_t>(1, outside.asked));
+double fetched_per_token(const gpu::DeviceBatch::Outside& outside) {
+  return outside.per_step(outside.fetched * outside.record_bytes);
 }
 
-double fetched_per_token(const gpu::DeviceBatch::Outside& outside, const Generation& generation) {
-  return static_cast<double>((outside.fetched + outside.in_place) * outside.record_bytes) /
-         static_cast<double>(std::max<size_t>(1, generation.tokens.size()));
-}
-
-// As of a tier on the CPU, as far as there is such a thing here.
-void add_outside(const gpu::DeviceBatch::Outside& outside, const Generation& generation,
-                 nlohmann::ordered_json& object) {
+// As of a tier on the CPU, as far as there is such a thing here. A token is a step: those that were asked for
+// ahead fetch as well, and the first token, which comes with the prompt, does not.
+void add_outside(const gpu::DeviceBatch::Outside& outside, nlohmann::ordered_json& object) {
   if (outside.outside_bytes == 0) return;
-  object["tier"] = {{"device", "pinned memory of the host"},
-                    {"outside_bytes", outside.outside_bytes},
-                    {"resident_bytes", outside.resident_bytes},
-                    {"hit_rate", share_there(outside)},
-                    {"fetched_bytes_per_token", fetched_per_token(outside, generation)}};
+  const std::optional<double> hit_rate = outside.hit_rate();
+  object["tier"] = {
+      {"device", "pinned memory of the host"},
+      {"outside_bytes", outside.outside_bytes},
+      {"resident_bytes", outside.resident_bytes},
+      {"steps", outside.steps},
+      {"hit_rate", hit_rate ? nlohmann::ordered_json(*hit_rate) : nlohmann::ordered_json(nullptr)},
+      {"fetched_bytes_per_token", fetched_per_token(outside)},
+      {"rows_read_in_place_per_token", outside.per_step(outside.in_place)}};
+}
+
+std::string outside_text(const gpu::DeviceBatch::Outside& outside) {
+  const std::optional<double> hit_rate = outside.hit_rate();
+  std::string text = " · outside " + megabytes(outside.outside_bytes) + ", fetched " +
+                     fixed(fetched_per_token(outside) / 1e6, 2) + " MB/token, " +
+                     (hit_rate ? fixed(100 * *hit_rate, 1) : "-") + " % there";
+  if (outside.in_place > 0) {
+    text += ", " + fixed(outside.per_step(outside.in_place), 0) + " rows/token read in place";
+  }
+  return text;
 }
 
 nlohmann::ordered_json report(const DeviceRun& run, const gpu::DeviceModel& model,
@@ -110,11 +120,7 @@ void write_figures(const DeviceRun& run, const gpu::DeviceModel& model, const gp
                      megabytes(peak_resident_bytes()) + ", device " +
                      megabytes(batch.memory_bytes() + model.weight_bytes()) + " (" + model.device_name() +
                      ") · load " + fixed(figures.load_seconds, 2) + " s";
-  if (outside.outside_bytes > 0) {
-    line += " · outside " + megabytes(outside.outside_bytes) + ", fetched " +
-            fixed(fetched_per_token(outside, generation) / 1e6, 2) + " MB/token, " +
-            fixed(100 * share_there(outside), 1) + " % there";
-  }
+  if (outside.outside_bytes > 0) line += outside_text(outside);
   if (run.sampling.options.temperature > 0) line += " · seed " + std::to_string(run.sampling.options.seed);
   write_note(line);
 }
@@ -161,7 +167,7 @@ int run_on_device(const DeviceRun& run, const std::function<std::vector<int32_t>
   const gpu::DeviceBatch::Outside outside = batch.take_outside();
   if (run.json) {
     nlohmann::ordered_json object = report(run, model, batch, options.recipe, figures, generation);
-    add_outside(outside, generation, object);
+    add_outside(outside, object);
     write_json(object);
   } else {
     write_figures(run, model, batch, outside, options.recipe, figures, generation);

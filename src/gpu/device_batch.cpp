@@ -214,13 +214,14 @@ uint64_t DeviceBatch::cache_memory_bytes() const { return parts_->cache.memory_b
 DeviceBatch::Outside DeviceBatch::take_outside() {
   OffloadedPages* pages = parts_->cache.offloaded();
   if (pages == nullptr) return {};
-  const cuda::RecordCounts counts = pages->take_counts(parts_->stream);
+  const auto [records, steps] = pages->take_counts(parts_->stream);
   return {pages->plan().outside_bytes,
           pages->plan().resident_bytes,
           pages->record_bytes(),
-          counts.asked,
-          counts.fetched,
-          counts.in_place};
+          steps,
+          records.asked,
+          records.fetched,
+          records.in_place};
 }
 
 double DeviceBatch::time_sweep() {

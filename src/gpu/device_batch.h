@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -88,9 +89,19 @@ class DeviceBatch {
     uint64_t outside_bytes = 0;   // reserved on the host
     uint64_t resident_bytes = 0;  // on the device, for rows fetched
     uint64_t record_bytes = 0;    // of a row of a KV head
+    uint64_t steps = 0;           // of the batch, those that nobody waited for among them
     uint64_t asked = 0;           // rows that steps wanted
-    uint64_t fetched = 0;         // of these, those that were not on the device
-    uint64_t in_place = 0;        // and those read where they lie, for want of a place
+    uint64_t fetched = 0;         // of these, those that were not on the device: whole records came
+    uint64_t in_place = 0;        // and those read where they lie, for want of a place: a record at most each
+    // Share of the rows wanted that were on the device. None where no row was wanted.
+    std::optional<double> hit_rate() const {
+      if (asked == 0) return std::nullopt;
+      return 1 - static_cast<double>(fetched + in_place) / static_cast<double>(asked);
+    }
+    // Of n bytes or rows of these steps; 0 where there was none.
+    double per_step(uint64_t n) const {
+      return steps > 0 ? static_cast<double>(n) / static_cast<double>(steps) : 0;
+    }
   };
   Outside take_outside();
   // Milliseconds that it takes to copy all rows outside to the device once.

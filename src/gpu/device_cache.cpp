@@ -54,7 +54,7 @@ DeviceCache::DeviceCache(const CacheShape& shape, const Recipe& recipe, const Ge
       staged_layout_(staged_layout(recipe_, shape.heads.head_dim)),
       exact_page_bytes_(
           size(int64_t{4} * kPageTokens * shape.heads.head_dim * shape.heads.n_kv_heads * shape.n_layers)) {
-  check_budget(budget_bytes);
+  check(recipe, facts, budget_bytes);
   const auto n = size(shape.n_sequences);
   const PagesShape& pages = pages_.shape();
   const auto buffer = [](size_t n_numbers) { return cuda::DeviceBuffer(n_numbers * sizeof(int32_t)); };
@@ -81,10 +81,6 @@ DeviceCache::DeviceCache(const CacheShape& shape, const Recipe& recipe, const Ge
     }
     put_frames(recipe, geometry, facts);
   }
-  if (is_signvq() && coded_.size_bytes() > cuda::kMostSignVqBytes) {
-    throw Error("coded pages of signvq may take 128 GiB on the CUDA device, not " +
-                std::to_string(coded_.size_bytes()) + " bytes");
-  }
   if (is_signvq()) {
     signs_ =
         SignVqState(shape.heads, shape.n_layers, shape.n_sequences, shape.most_tokens, recipe_.full_rows);
@@ -95,12 +91,22 @@ DeviceCache::DeviceCache(const CacheShape& shape, const Recipe& recipe, const Ge
   cuda::wait_for(nullptr);
 }
 
-void DeviceCache::check_budget(uint64_t budget_bytes) const {
+void DeviceCache::check(const Recipe& recipe, const ModelFacts& facts, uint64_t budget_bytes) const {
+  if (recipe_.seals() && facts.key_biases != nullptr) {
+    throw Error(
+        "recipe '" + recipe.text() +
+        "' codes keys that have a large bias, which the CUDA device does not take off: use --device cpu");
+  }
   const PagesShape& pages = pages_.shape();
   const auto n = static_cast<uint64_t>(shape_.n_sequences);
-  const uint64_t wanted = n * size(pages.all_exact_pages()) * exact_page_bytes_ +
-                          n * size(pages.coded_pages()) *
-                              size(coded_layout_.head_bytes() * shape_.heads.n_kv_heads * shape_.n_layers);
+  const uint64_t coded = n * size(pages.coded_pages()) *
+                         size(coded_layout_.head_bytes() * shape_.heads.n_kv_heads * shape_.n_layers);
+  if (is_signvq() && coded > cuda::kMostSignVqBytes) {
+    throw Error("coded pages of signvq may take 128 GiB on the CUDA device, not " + std::to_string(coded) +
+                " bytes");
+  }
+  const uint64_t wanted = n * size(pages.all_exact_pages()) * exact_page_bytes_ + coded;
+  if (recipe_.offloads) return check_offloaded(budget_bytes, wanted);
   if (budget_bytes == 0 || wanted <= budget_bytes) return;
   throw Error("the caches of " + std::to_string(n) + " sequences of " + std::to_string(shape_.most_tokens) +
               " tokens take " + std::to_string(wanted) + " bytes on the CUDA device, but the budget is " +
@@ -108,11 +114,6 @@ void DeviceCache::check_budget(uint64_t budget_bytes) const {
 }
 
 void DeviceCache::put_frames(const Recipe& recipe, const Geometry& geometry, const ModelFacts& facts) {
-  if (facts.key_biases != nullptr) {
-    throw Error(
-        "recipe '" + recipe.text() +
-        "' codes keys that have a large bias, which the CUDA device does not take off: use --device cpu");
-  }
   const CacheStatistics statistics(recipe, geometry, facts);
   const auto d = size(shape_.heads.head_dim);
   const auto n_heads = size(shape_.heads.n_kv_heads);
@@ -172,22 +173,33 @@ void DeviceCache::reserve_attention() {
   bias_ = floats(n_outputs);
 }
 
-void DeviceCache::reserve_offloaded(uint64_t budget_bytes) {
-  if (!recipe_.offloads) return;
+void DeviceCache::check_offloaded(uint64_t budget_bytes, uint64_t other_bytes) const {
   const HeadShape& h = shape_.heads;
   if (!cuda::has_offloaded_kernel(recipe_.key_bits, recipe_.value_bits, h.head_dim)) {
     throw Error("rows outside the CUDA device are for heads of 64 or 128 values, and the model's have " +
                 std::to_string(h.head_dim));
   }
-  const OffloadShape shape = {shape_.n_layers,
-                              shape_.n_sequences,
-                              h.n_kv_heads,
-                              h.head_dim,
-                              recipe_.key_bits,
-                              recipe_.value_bits,
-                              shape_.n_sequences * pages_.shape().coded_pages(),
-                              plan_.most_candidates,
-                              std::max(kStagedPages, shape_.n_sequences)};
+  // Workspaces and candidates are not known yet: what is refused now would be with them, too.
+  const OffloadPlan plan = plan_offload(offload_shape(), recipe_.limits, budget_bytes, other_bytes);
+  cuda::check_pinned_room(plan.outside_bytes);
+}
+
+OffloadShape DeviceCache::offload_shape() const {
+  const HeadShape& h = shape_.heads;
+  return {shape_.n_layers,
+          shape_.n_sequences,
+          h.n_kv_heads,
+          h.head_dim,
+          recipe_.key_bits,
+          recipe_.value_bits,
+          shape_.n_sequences * pages_.shape().coded_pages(),
+          plan_.most_candidates,
+          std::max(kStagedPages, shape_.n_sequences)};
+}
+
+void DeviceCache::reserve_offloaded(uint64_t budget_bytes) {
+  if (!recipe_.offloads) return;
+  const OffloadShape shape = offload_shape();
   offloaded_ = std::make_unique<OffloadedPages>(
       shape, plan_offload(shape, recipe_.limits, budget_bytes, memory_bytes()));
 }
@@ -200,7 +212,7 @@ uint64_t DeviceCache::used_bytes() const {
 
 uint64_t DeviceCache::memory_bytes() const {
   uint64_t total = signs_.memory_bytes();
-  if (offloaded_ != nullptr) total += offloaded_->plan().device_bytes();
+  if (offloaded_ != nullptr) total += offloaded_->memory_bytes();
   for (const cuda::DeviceBuffer* buffer :
        {&exact_, &coded_, &staged_, &exact_table_, &coded_table_, &first_tokens_, &sink_pages_, &sink_tokens_,
         &iota_, &due_from_, &due_to_, &frames_memory_, &workspace_, &log_sums_, &other_out_, &other_log_sums_,

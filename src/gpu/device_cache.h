@@ -88,7 +88,10 @@ class DeviceCache {
   static PagesShape pages_shape(const CacheShape& shape, const DeviceRecipe& recipe);
   static CodedLayout coded_layout(const DeviceRecipe& recipe, int head_dim);
   static CodedLayout staged_layout(const DeviceRecipe& recipe, int head_dim);
-  void check_budget(uint64_t budget_bytes) const;
+  // Refuses what can be known before anything is reserved.
+  void check(const Recipe& recipe, const ModelFacts& facts, uint64_t budget_bytes) const;
+  void check_offloaded(uint64_t budget_bytes, uint64_t other_bytes) const;
+  OffloadShape offload_shape() const;
   void put_frames(const Recipe& recipe, const Geometry& geometry, const ModelFacts& facts);
   void reserve_attention();
   void reserve_offloaded(uint64_t budget_bytes);

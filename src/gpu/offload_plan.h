@@ -33,16 +33,20 @@ struct OffloadPlan {
   uint32_t n_sets;  // of records of a pair and layer that are here as well (kernels/cuda/resident_set.h)
   uint64_t resident_bytes;
   uint64_t word_bytes;
+  uint64_t counter_bytes;  // of steps, and of what they asked for
   uint64_t device_bytes() const {
-    return norm_bytes + place_bytes + staged_bytes + resident_bytes + word_bytes;
+    return norm_bytes + place_bytes + staged_bytes + resident_bytes + word_bytes + counter_bytes;
   }
 };
 
-// Bytes of fetched records where neither the place nor a budget says how many.
+// Bytes of fetched records where neither the place nor a budget says how many, unless a set for each pair and
+// layer takes more.
 constexpr uint64_t kUsualCacheBytes = uint64_t{256} << 20;
 
 // budget_bytes: of everything of the cache on the device, of which other_bytes go for the rest; 0: no limit.
-// Throws Error of one sentence, with the numbers, where there is not enough.
+// Throws Error of one sentence, with the numbers, where limits that were given are too small: bad input, not
+// a device that refuses. With an other_bytes and most_candidates that are too small, too, what it refuses is
+// refused with the true ones as well.
 OffloadPlan plan_offload(const OffloadShape& shape, const OffloadLimits& limits, uint64_t budget_bytes,
                          uint64_t other_bytes);
 

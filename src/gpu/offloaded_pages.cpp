@@ -33,6 +33,15 @@ uint64_t OffloadedPages::record_bytes() const {
   return static_cast<uint64_t>(cuda::record_bytes(shape_.key_bits, shape_.head_dim));
 }
 
+uint64_t OffloadedPages::memory_bytes() const {
+  uint64_t total = 0;
+  for (const cuda::DeviceBuffer* buffer :
+       {&norms_, &places_, &staged_, &resident_, &words_, &step_, &counts_}) {
+    total += buffer->size_bytes();
+  }
+  return total;
+}
+
 cuda::OffloadedRows OffloadedPages::rows(int layer) const {
   const auto record = static_cast<int64_t>(record_bytes());
   const int64_t norms = cuda::value_norm_bytes(shape_.value_bits);
@@ -67,11 +76,15 @@ void OffloadedPages::forget(int sequence, cuda::Stream stream) {
               "forgetting fetched rows");
 }
 
-cuda::RecordCounts OffloadedPages::take_counts(cuda::Stream stream) {
-  cuda::RecordCounts counts{};
+OffloadedPages::Counts OffloadedPages::take_counts(cuda::Stream stream) {
+  Counts counts{};
+  uint32_t n_steps = 0;
   cuda::wait_for(stream);
-  counts_.read(&counts, sizeof counts);
-  cuda::check(cudaMemsetAsync(counts_.as<void>(), 0, sizeof counts, stream), "counting anew");
+  counts_.read(&counts.records, sizeof counts.records);
+  step_.read(&n_steps, sizeof n_steps);
+  counts.steps = n_steps - n_steps_taken_;
+  n_steps_taken_ = n_steps;
+  cuda::check(cudaMemsetAsync(counts_.as<void>(), 0, sizeof counts.records, stream), "counting anew");
   return counts;
 }
 

@@ -21,6 +21,8 @@ class OffloadedPages {
 
   const OffloadPlan& plan() const { return plan_; }
   uint64_t record_bytes() const;
+  // On the device: the plan's device_bytes().
+  uint64_t memory_bytes() const;
   // What launches for a layer read. The next step is counted by count_step().
   cuda::OffloadedRows rows(int layer) const;
   void count_step(cuda::Stream stream) { cuda::count_step(step_.as<uint32_t>(), stream); }
@@ -29,8 +31,12 @@ class OffloadedPages {
   // Nothing of a sequence is on the device any more. In the order of the stream.
   void forget(int sequence, cuda::Stream stream);
 
+  struct Counts {
+    cuda::RecordCounts records;
+    uint32_t steps;  // of all sequences together
+  };
   // Since the last call, or the start; waits for the stream.
-  cuda::RecordCounts take_counts(cuda::Stream stream);
+  Counts take_counts(cuda::Stream stream);
   // Milliseconds that it takes to copy all records to the device once, by events.
   double time_sweep(cuda::Stream stream) const;
 
@@ -39,6 +45,7 @@ class OffloadedPages {
   OffloadPlan plan_;
   cuda::DeviceBuffer norms_, places_, staged_, resident_, words_, step_, counts_;
   cuda::PinnedMemory records_;
+  uint32_t n_steps_taken_ = 0;  // into account by take_counts()
 };
 
 }  // namespace quire::gpu

@@ -30,5 +30,17 @@ TEST(PinnedMemoryTest, RefusalsAreASentence) {
   cuda::refuse_allocation(-1);
 }
 
+// Known before the device is asked, and without one.
+TEST(PinnedMemoryTest, MoreThanTheHostHasIsRefusedAtOnce) {
+  EXPECT_NO_THROW(cuda::check_pinned_room(4096));
+  try {
+    cuda::check_pinned_room(size_t{1} << 60);
+    ADD_FAILURE() << "was not refused";
+  } catch (const DeviceError& error) {
+    EXPECT_NE(std::string(error.what()).find(" are available"), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(cuda::pinned_bytes(), 0u);
+}
+
 }  // namespace
 }  // namespace quire::test

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <set>
@@ -98,6 +99,16 @@ TEST(ResidentSetTest, NeighboursLieApartAndSetsAreEvenlyFull) {
   }
   EXPECT_NE(cuda::set_of_row(100, kSets), cuda::set_of_row(101, kSets));
   EXPECT_EQ(cuda::set_of_row(cuda::kNoRow - 1, 1), 0u);
+}
+
+// With five places for four rows, as plan_offload() has it at most, no set has more rows than places.
+TEST(ResidentSetTest, EveryRowOfATextHasAPlace) {
+  for (uint32_t rows = 64; rows <= 1 << 20; rows = rows * 5 / 4 / 64 * 64 + 64) {
+    const uint32_t n_sets = (rows * 5 / 4 + kWays - 1) / kWays;
+    std::vector<int> n(n_sets, 0);
+    for (uint32_t row = 0; row < rows; ++row) ++n[cuda::set_of_row(row, n_sets)];
+    EXPECT_LE(*std::max_element(n.begin(), n.end()), kWays) << rows;
+  }
 }
 
 // A place that was last wanted exactly 256 steps ago counts as wanted now: it is found, and not taken.

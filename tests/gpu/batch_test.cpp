@@ -7,6 +7,7 @@
 #include "base/device_error.h"
 #include "engine/sampler.h"
 #include "gpu/device_model_test.h"
+#include "kernels/cuda/pinned_memory.h"
 #include "study/divergence.h"
 
 namespace quire::test {
@@ -140,6 +141,7 @@ TEST_F(DeviceBatches, MemoryThatIsRefusedLeavesNothingBehind) {
         EXPECT_NE(std::string(error.what()).find("has no room for"), std::string::npos) << error.what();
       }
       EXPECT_EQ(free_bytes(), before) << "allocation " << n;
+      EXPECT_EQ(cuda::pinned_bytes(), 0u) << "allocation " << n;
     }
     EXPECT_GT(n_refused, 15);
     const auto device = batch(with);

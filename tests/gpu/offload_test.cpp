@@ -2,6 +2,7 @@
 // whatever is fetched, found or read in place.
 #include "base/device_error.h"
 #include "gpu/device_model_test.h"
+#include "kernels/cuda/pinned_memory.h"
 #include "study/divergence.h"
 
 namespace quire::test {
@@ -79,33 +80,85 @@ TEST_F(Offloaded, AreNearTheCpu) {
   EXPECT_LE(sum / (kSteps + 1), 1e-3);
 }
 
-// What was fetched for one text is not taken for another's.
+// Sequences of different texts and lengths, a fork that goes on with other words past borders of pages, and
+// another text in place of one: what was fetched for one is never taken for another.
 TEST_F(Offloaded, AnotherTextBeginsAnew) {
-  const auto used = batch(options("quire,place=host", 2, 900));
-  const auto steps = [](gpu::DeviceBatch& device, int n_sequences) {
-    for (size_t i = 0; i < 20; ++i) {
-      for (int s = 0; s < n_sequences; ++s) device.set_token(s, text(3000 + i, 1)[0]);
-      device.step();
-      device.take_tokens();
-    }
+  const auto history = [](const std::string& recipe) {
+    const auto device = batch(options(recipe, 3, 1500));
+    std::vector<std::vector<float>> all;
+    const auto prompt = [&](int sequence, size_t first, size_t n) {
+      device->prefill(sequence, text(first, n));
+      device->take_tokens();
+    };
+    // All three take in other words.
+    const auto steps = [&](size_t first, size_t n) {
+      for (size_t i = 0; i < n; ++i) {
+        for (int s = 0; s < 3; ++s) {
+          device->set_token(s, text(2000 + 400 * static_cast<size_t>(s) + first + i, 1)[0]);
+        }
+        device->step();
+        device->take_tokens();
+        for (int s = 0; s < 3; ++s) all.push_back(device->logits(s));
+      }
+    };
+    prompt(0, 0, 900);
+    prompt(1, 1200, 1250);
+    device->fork(0, 2);
+    steps(0, 140);  // two pages are coded at least, the fork's own ones with other rows
+    device->crop(1, 0);
+    prompt(1, 500, 700);
+    steps(140, 20);
+    device->crop(2, 0);
+    device->fork(1, 2);
+    steps(160, 70);
+    return all;
   };
-  for (int s = 0; s < 2; ++s) {
-    used->prefill(s, text(0, 800));
-    used->take_tokens();
+  for (const std::string recipe : {"quire(budget=300)", "k=nested4,v=nested4,select=sign"}) {
+    const auto expected = history(recipe);
+    EXPECT_NE(expected[3 * 139], expected[3 * 139 + 2]) << "the fork did not diverge";
+    for (const char* place : {",place=host", ",place=host(cache=4M)"}) {
+      const auto got = history(recipe + place);
+      ASSERT_EQ(got.size(), expected.size());
+      for (size_t i = 0; i < got.size(); ++i) {
+        ASSERT_EQ(got[i], expected[i]) << recipe << place << " step " << i / 3 << " sequence " << i % 3;
+      }
+    }
   }
-  steps(*used, 2);
-  for (int s = 0; s < 2; ++s) used->crop(s, 0);
-  used->prefill(0, text(1500, 700));
-  used->take_tokens();
-  used->fork(0, 1);
-  steps(*used, 2);
-  const auto fresh = batch(options("quire", 2, 900));
-  fresh->prefill(0, text(1500, 700));
-  fresh->take_tokens();
-  fresh->fork(0, 1);
-  steps(*fresh, 2);
-  EXPECT_EQ(used->logits(0), fresh->logits(0));
-  EXPECT_EQ(used->logits(1), fresh->logits(1));
+}
+
+// Steps are counted, those that nobody reads among them; nothing asked is no share.
+TEST_F(Offloaded, StepsAreCounted) {
+  const auto device = batch(options("quire,place=host", 2, 700));
+  EXPECT_EQ(device->take_outside().hit_rate(), std::nullopt);
+  for (int s = 0; s < 2; ++s) device->prefill(s, text(static_cast<size_t>(100 * s), 600));
+  const gpu::DeviceBatch::Outside prompts = device->take_outside();
+  EXPECT_EQ(prompts.steps, 0u);
+  EXPECT_EQ(prompts.per_step(7), 0);
+  for (int i = 0; i < 5; ++i) device->step();
+  const gpu::DeviceBatch::Outside seen = device->take_outside();
+  EXPECT_EQ(seen.steps, 5u);
+  EXPECT_GT(seen.hit_rate().value(), 0);
+  EXPECT_LT(seen.hit_rate().value(), 1);
+  device->step();
+  EXPECT_EQ(device->take_outside().steps, 1u);
+}
+
+// Limits that were given are bad input; nothing was reserved when they are refused.
+TEST_F(Offloaded, SmallLimitsAreRefusedBeforeAnythingIsReserved) {
+  for (const char* recipe : {"quire,place=host(size=1000)", "quire,place=host(cache=1000)"}) {
+    cuda::refuse_allocation(0);
+    try {
+      batch(options(recipe, 2, 2000));
+      ADD_FAILURE() << recipe;
+    } catch (const DeviceError& error) {
+      ADD_FAILURE() << recipe << ": " << error.what();
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(recipe[17] == 's' ? "size=" : "cache="), std::string::npos)
+          << error.what();
+    }
+    cuda::refuse_allocation(-1);
+    EXPECT_EQ(cuda::pinned_bytes(), 0u);
+  }
 }
 
 TEST_F(Offloaded, BudgetsHold) {

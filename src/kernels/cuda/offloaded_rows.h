@@ -33,7 +33,7 @@ struct RecordCounts {
 
 // Of one layer. On the device but for the records.
 struct OffloadedRows {
-  RowPlane records;      // [page][kv_head][64][record_bytes], memory of the host that the device can read
+  RowPlane records;      // [kv_head][page][64][record_bytes], memory of the host that the device can read
   RowPlane value_norms;  // [page][kv_head] f16 [64]
   uint8_t* resident;     // [n_sequences][n_kv_heads][n_sets][kWays][record_bytes]
   uint32_t* words;       // [n_sequences][n_kv_heads][n_sets][kWays], of resident_set.h

@@ -7,6 +7,12 @@
 
 namespace quire::cuda {
 
+// Throws DeviceError, a sentence with the numbers, where the host does not have so many bytes now: pinning
+// them would end processes before it failed. Needs no device.
+void check_pinned_room(size_t n_bytes);
+// Of all that lives: nothing is left behind where it is 0.
+uint64_t pinned_bytes();
+
 // Uninitialised bytes. Throws DeviceError, a sentence with the number of bytes, where so many cannot be
 // pinned.
 class PinnedMemory {

@@ -3,9 +3,9 @@
 //
 // A pair (sequence, KV head) of a layer has n_sets sets of kWays places. A row may lie in the places of its
 // set alone. The word of a place is the row in its upper 24 bits and, in the lower 8, the step in which the
-// row was last wanted. A place that is wanted in this step is never given to another row in it; of the others
-// the one that was wanted the longest ago goes. Steps count modulo 256: a place not wanted for exactly 256
-// steps cannot be had for one step.
+// row was last wanted, modulo 256. A place wanted in this step is never given to another row in it; of the
+// others that of the greatest age goes, the one wanted the longest ago up to 255 steps: older ones begin
+// again at age 0, look newer than they are, and cannot be had for the step at 0.
 #pragma once
 
 #include <stdint.h>
@@ -40,7 +40,7 @@ QUIRE_INLINE Way find_row(const uint32_t* words, uint32_t row) {
   return way;
 }
 
-// The place that a row takes which is not there: an empty one, or that wanted the longest ago.
+// The place that a row takes which is not there: an empty one, or that of the greatest age (modulo 256).
 QUIRE_INLINE Way place_to_take(const uint32_t* words, uint32_t step) {
   Way way = {-1, 0};
   uint32_t oldest = 0;
