@@ -9,6 +9,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "any_session.h"
 #include "engine/session_file.h"
 #include "options.h"
 
@@ -33,10 +34,13 @@ class SavedSequence {
   bool loads() const { return !files_.load.empty(); }
   bool saves() const { return !files_.save.empty(); }
 
+  // What a session for it needs room for.
+  size_t n_saved_tokens() const { return saved_ ? saved_->tokens().size() : 0; }
+
   // Before a session is made.
   void check_model(const Engine& engine) const;
-  void load(Session& session);
-  void save(const Session& session);
+  void load(AnySession& session);
+  void save(const AnySession& session);
 
   // A prompt on top of what was loaded, in both the forms it can take.
   struct Prompt {
@@ -46,7 +50,7 @@ class SavedSequence {
   };
   // Cuts the session to what the prompt has in common with it, if so, says in one sentence what happens, and
   // returns the tokens to be added.
-  std::vector<int32_t> join(Session& session, const Prompt& prompt) const;
+  std::vector<int32_t> join(AnySession& session, const Prompt& prompt) const;
 
   size_t n_loaded = 0;
   double load_seconds = 0;  // checking the file, and taking it over
@@ -54,7 +58,7 @@ class SavedSequence {
   uint64_t file_bytes = 0;  // of the file saved
 
  private:
-  void reuse(Session& session, size_t n_common, size_t n_prompt) const;
+  void reuse(AnySession& session, size_t n_common, size_t n_prompt) const;
 
   KvFiles files_;
   std::optional<SavedSession> saved_;

@@ -2,6 +2,7 @@
 // valid as they grow.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -12,6 +13,10 @@
 #include "cache/recipe.h"
 #include "cache/statistics.h"
 #include "gpu/device_model.h"
+
+namespace quire {
+class Cache;
+}
 
 namespace quire::gpu {
 
@@ -34,6 +39,11 @@ struct BatchOptions {
   size_t choice_tokens = 0;   // tokens that may be chosen, the first of the vocabulary; 0: all
 };
 
+struct PromptOptions {
+  std::function<void(double share)> progress = {};  // share of the layers done
+  const std::atomic<bool>* stop_flag = nullptr;     // looked at between layers
+};
+
 // Not to be used from two threads. The model outlives it.
 class DeviceBatch {
  public:
@@ -47,10 +57,16 @@ class DeviceBatch {
   int n_sequences() const;
   size_t n_tokens(int sequence) const;
 
-  // Computes a prompt, layer by layer, into a sequence that is empty, and chooses its next token. Memory
-  // beyond the cache: one layer's exact rows, and the residual stream. On an exception the sequence is empty.
-  void prefill(int sequence, std::span<const int32_t> tokens,
-               const std::function<void(double)>& progress = {});
+  // Computes a prompt, layer by layer, behind the tokens that the sequence has, and chooses its next token.
+  // Its rows attend to all rows before, coded ones too. Memory beyond the cache: one layer's exact rows of
+  // all tokens, and the residual stream. False: the flag was set before it was done, and the sequence is
+  // empty. On an exception the sequence is as before (where memory was refused), or empty.
+  bool prefill(int sequence, std::span<const int32_t> tokens, const PromptOptions& options = {});
+  // For a sequence that is not empty and whose last logits are known from elsewhere, [vocabulary]: chooses
+  // its next token by them.
+  void resume(int sequence, std::span<const float> logits);
+  // The sequence's generator becomes what it is after so many draws from its seed.
+  void set_draws(int sequence, uint64_t n_draws);
   // What the sequence's next step takes in, instead of the token that was chosen.
   void set_token(int sequence, int32_t token);
 
@@ -63,6 +79,8 @@ class DeviceBatch {
   // one a sequence; of a prefill only its own sequence's counts. Throws Error where no logit was a finite
   // number.
   std::vector<int32_t> take_tokens();
+  // Waits until nothing is under way, and forgets the tokens that were not taken.
+  void drop_tokens();
   // Until nothing is under way.
   void wait();
 
@@ -73,6 +91,12 @@ class DeviceBatch {
   void crop(int sequence, size_t n_tokens);
   // `to`, which is empty, becomes like `from`, its next token too.
   void fork(int from, int to);
+
+  // Between a sequence and a cache of the CPU, of the recipe and model of this batch, where the receiver is
+  // empty. load() throws Error for more tokens, or coded ones, than there is room for. What was chosen behind
+  // them is not part of it: see resume().
+  void save(int sequence, Cache& to);
+  void load(int sequence, const Cache& from);
 
   // Bytes of pages in use, and of all that was reserved for them.
   uint64_t cache_bytes() const;

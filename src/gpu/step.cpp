@@ -159,9 +159,12 @@ void DeviceBatch::Parts::choose(int first, int n_chosen, bool advances) {
   const DeviceSampling& s = options.sampling;
   const auto vocabulary = static_cast<int>(model.config.vocabulary);
   const auto n_choices = options.choice_tokens > 0 ? static_cast<int>(options.choice_tokens) : vocabulary;
-  const Choice choice = {
-      static_cast<float>(s.temperature), s.top_k, s.top_p, s.min_p, buffers.banned.as<int32_t>(),
-      static_cast<int>(s.banned.size())};
+  const Choice choice = {s.temperature,
+                         s.top_k,
+                         s.top_p,
+                         s.min_p,
+                         buffers.banned.as<int32_t>(),
+                         static_cast<int>(s.banned.size())};
   const ChoiceOut out = {buffers.tokens.as<int32_t>(),
                          buffers.random.as<uint64_t>(),
                          buffers.n_before.as<int32_t>(),

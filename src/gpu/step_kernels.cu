@@ -164,6 +164,7 @@ __global__ void convert_kernel(uint16_t* x, int64_t n) {
 }
 
 // A block a row of all KV heads.
+template <bool kBack>
 __global__ void pages_kernel(HeadShape s, PromptRows rows, int first, ExactPages pages,
                              const int32_t* table) {
   const int row = (int)blockIdx.x;
@@ -173,17 +174,43 @@ __global__ void pages_kernel(HeadShape s, PromptRows rows, int first, ExactPages
     const int d = i % s.head_dim;
     const bool is_key = i < s.n_kv_heads * s.head_dim;
     const cuda::RowPlane& plane = is_key ? pages.keys : pages.values;
-    const uint16_t* from = is_key ? rows.keys : rows.values;
-    auto* to = reinterpret_cast<uint16_t*>(const_cast<uint8_t*>(plane.data) + page * plane.page_stride +
-                                           kv_head * plane.head_stride);
-    to[row % kTokensPerPage * s.head_dim + d] =
-        from[((int64_t)kv_head * rows.stride + first + row) * s.head_dim + d];
+    auto* side = reinterpret_cast<uint16_t*>(const_cast<uint8_t*>(plane.data) + page * plane.page_stride +
+                                             kv_head * plane.head_stride);
+    uint16_t& in_page = side[row % kTokensPerPage * s.head_dim + d];
+    uint16_t& in_rows =
+        (is_key ? rows.keys : rows.values)[((int64_t)kv_head * rows.stride + first + row) * s.head_dim + d];
+    if (kBack) {
+      in_rows = in_page;
+    } else {
+      in_page = in_rows;
+    }
   }
 }
 
 __device__ Frame frame_of(const cuda::FramePlane& plane, int kv_head, int d) {
   const auto of = [=](const float* p) { return p == nullptr ? nullptr : p + kv_head * d; };
   return {d, of(plane.mean), of(plane.balance), of(plane.signs)};
+}
+
+// Half a warp a row.
+__global__ void unframe_rows_kernel(HeadShape s, const float* framed, cuda::FramePlane plane, Format format,
+                                    uint16_t* out, int stride, int first) {
+  __shared__ float row[kMaxHeadDim];
+  const int t = (int)blockIdx.x % kTokensPerPage;
+  const int kv_head = (int)blockIdx.x / kTokensPerPage % s.n_kv_heads;
+  const int page = (int)blockIdx.x / kTokensPerPage / s.n_kv_heads;
+  const Frame frame = frame_of(plane, kv_head, s.head_dim);
+  const float* from = framed + (int64_t)blockIdx.x / kTokensPerPage * kTokensPerPage * s.head_dim;
+  for (int j = cuda::row_lane(); j < s.head_dim; j += cuda::kRowLanes) row[j] = from[t * s.head_dim + j];
+  __syncwarp();
+  cuda::rotate_row_back(frame, row);
+  uint16_t* to = out + ((int64_t)kv_head * stride + first + page * kTokensPerPage + t) * s.head_dim;
+  for (int j = cuda::row_lane(); j < s.head_dim; j += cuda::kRowLanes) {
+    float x = row[j];
+    if (frame.balance != nullptr) x *= frame.balance[j];
+    if (frame.mean != nullptr) x += frame.mean[j];
+    to[j] = rounded(x, format);
+  }
 }
 
 // Half a warp a head.
@@ -283,8 +310,22 @@ void round_rows(const float* x, int64_t n, uint16_t* out, cuda::Stream stream) {
 void copy_to_pages(const HeadShape& shape, const PromptRows& rows, int first, int n, const ExactPages& pages,
                    const int32_t* table, cuda::Stream stream) {
   if (n <= 0) return;
-  pages_kernel<<<static_cast<unsigned>(n), kThreads, 0, stream>>>(shape, rows, first, pages, table);
+  pages_kernel<false><<<static_cast<unsigned>(n), kThreads, 0, stream>>>(shape, rows, first, pages, table);
   cuda::check(cudaGetLastError(), "copying rows to pages");
+}
+
+void copy_from_pages(const HeadShape& shape, const ExactPages& pages, const int32_t* table, int n,
+                     const PromptRows& rows, int first, cuda::Stream stream) {
+  if (n <= 0) return;
+  pages_kernel<true><<<static_cast<unsigned>(n), kThreads, 0, stream>>>(shape, rows, first, pages, table);
+  cuda::check(cudaGetLastError(), "copying rows from pages");
+}
+
+void unframe_rows(const HeadShape& shape, const float* framed, int n_pages, const cuda::FramePlane& frame,
+                  Format format, uint16_t* out, int stride, int first, cuda::Stream stream) {
+  const auto n = static_cast<unsigned>(n_pages * shape.n_kv_heads * kTokensPerPage);
+  unframe_rows_kernel<<<n, cuda::kRowLanes, 0, stream>>>(shape, framed, frame, format, out, stride, first);
+  cuda::check(cudaGetLastError(), "turning rows back");
 }
 
 void frame_queries(const HeadShape& shape, const float* queries, int n, const cuda::FramePlane& frame,

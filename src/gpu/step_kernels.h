@@ -93,6 +93,14 @@ void round_rows(const float* x, int64_t n, uint16_t* out, cuda::Stream stream);
 void copy_to_pages(const HeadShape& shape, const PromptRows& rows, int first, int n, const ExactPages& pages,
                    const int32_t* table, cuda::Stream stream);
 
+// The way back: n rows that begin with the first of the page table[0], to rows `first` .. of keys and values.
+void copy_from_pages(const HeadShape& shape, const ExactPages& pages, const int32_t* table, int n,
+                     const PromptRows& rows, int first, cuda::Stream stream);
+// Decoded rows [n_pages][n_kv_heads][64][head_dim] out of the frame, rounded, to rows `first` .. of
+// [n_kv_heads][stride][head_dim].
+void unframe_rows(const HeadShape& shape, const float* framed, int n_pages, const cuda::FramePlane& frame,
+                  Format format, uint16_t* out, int stride, int first, cuda::Stream stream);
+
 // Queries [n][n_heads][head_dim] into the frames of their KV heads, and what centred keys take off scores.
 void frame_queries(const HeadShape& shape, const float* queries, int n, const cuda::FramePlane& frame,
                    float scale, float* framed, float* bias, cuda::Stream stream);
