@@ -38,6 +38,7 @@ struct DeviceBatch::Parts {
 
   HeadShape heads() const;
   Angles angles(float* cosine, float* sine) const;
+  HeadWeights head_weights(int layer) const;
   StepState state() const;
   void record_step(bool with_attention);
   void record_layer_small(int layer, bool with_attention);

@@ -224,6 +224,7 @@ void DeviceCache::load(int sequence, const Cache& from, cuda::Stream stream) {
   const auto n = static_cast<size_t>(pages_.n_tokens(sequence));
   for (int layer = 0; layer < shape_.n_layers; ++layer)
     transfer.put_layer(layer, from.store().view(static_cast<size_t>(layer), n));
+  cuda::wait_for(nullptr);  // writes may return before the device has them
 }
 
 }  // namespace quire::gpu

@@ -82,7 +82,7 @@ void Prefill::run_chunk(int layer, int first, int n) {
   parts_.gemm.multiply(w.qkv, rounded, n, qkv_.as<float>(), w.qkv.rows, false, stream);
   make_angles(angles, position, n, stream);
   finish_prompt_heads(
-      heads, qkv_.as<float>(), w.bias, angles, n, format,
+      heads, qkv_.as<float>(), parts_.head_weights(layer), angles, n, format,
       {queries_.as<uint16_t>(), keys_.as<uint16_t>(), values_.as<uint16_t>(), stride_, position}, stream);
   parts_.prompt_attention.attend(
       {format, n, position, heads.n_heads, heads.n_kv_heads, heads.head_dim, queries_.as<uint16_t>(),

@@ -53,22 +53,38 @@ __global__ void begin_kernel(DeviceMatrix embedding, float scale, StepState stat
   if (at % kTileRows == 0) out.square_sums[row * (width / kTileRows) + at / kTileRows] = square;
 }
 
+// One over the root of the mean square of a head. Every thread of the head sums it for itself, in one order.
+__device__ float norm_scale(const float* head, const float* bias, int head_dim, float epsilon) {
+  float sum = 0;
+  for (int i = 0; i < head_dim; ++i) {
+    const float x = bias != nullptr ? head[i] + bias[i] : head[i];
+    sum += x * x;
+  }
+  return 1.0f / sqrtf(sum / (float)head_dim + epsilon);
+}
+
 // Number d of head `head` of a row, turned.
-__device__ float turned(const HeadShape& s, const float* row, const float* bias, int head, int d,
+__device__ float turned(const HeadShape& s, const float* row, const HeadWeights& weights, int head, int d,
                         const Angles& angles, int angle_row) {
+  const float* from = row + head * s.head_dim;
+  const float* bias = weights.bias != nullptr ? weights.bias + head * s.head_dim : nullptr;
+  const bool turns = head < s.n_heads + s.n_kv_heads;
+  const float* norm = head < s.n_heads ? weights.query_norm : weights.key_norm;
+  const bool is_normed = turns && norm != nullptr;
+  const float scale = is_normed ? norm_scale(from, bias, s.head_dim, weights.epsilon) : 1.0f;
   const auto get = [&](int i) {
-    const int at = head * s.head_dim + i;
-    return bias != nullptr ? row[at] + bias[at] : row[at];
+    const float x = bias != nullptr ? from[i] + bias[i] : from[i];
+    return is_normed ? x * scale * norm[i] : x;
   };
   const float x = get(d);
-  if (head >= s.n_heads + s.n_kv_heads || d >= 2 * angles.half) return x;
+  if (!turns || d >= 2 * angles.half) return x;
   const int pair = d % angles.half;
   const float c = angles.cosine[(int64_t)angle_row * angles.half + pair];
   const float sine = angles.sine[(int64_t)angle_row * angles.half + pair];
   return d < angles.half ? x * c - get(d + angles.half) * sine : x * c + get(d - angles.half) * sine;
 }
 
-__global__ void step_heads_kernel(HeadShape s, const float* qkv, const float* bias, Angles angles,
+__global__ void step_heads_kernel(HeadShape s, const float* qkv, HeadWeights weights, Angles angles,
                                   StepState state, float* queries, ExactPages pages) {
   const int row = (int)blockIdx.y;
   const int at = (int)(blockIdx.x * blockDim.x + threadIdx.x);
@@ -77,7 +93,7 @@ __global__ void step_heads_kernel(HeadShape s, const float* qkv, const float* bi
   if (at >= row_width(s)) return;
   const int head = at / s.head_dim;
   const int d = at % s.head_dim;
-  const float x = turned(s, qkv + (int64_t)row * row_width(s), bias, head, d, angles, row);
+  const float x = turned(s, qkv + (int64_t)row * row_width(s), weights, head, d, angles, row);
   if (head < s.n_heads) {
     queries[(int64_t)row * s.n_heads * s.head_dim + at] = x;
     return;
@@ -92,7 +108,7 @@ __global__ void step_heads_kernel(HeadShape s, const float* qkv, const float* bi
   to[token % kTokensPerPage * s.head_dim + d] = rounded(x, pages.format);
 }
 
-__global__ void prompt_heads_kernel(HeadShape s, const float* qkv, const float* bias, Angles angles,
+__global__ void prompt_heads_kernel(HeadShape s, const float* qkv, HeadWeights weights, Angles angles,
                                     Format format, PromptRows out) {
   const int row = (int)blockIdx.y;
   const int at = (int)(blockIdx.x * blockDim.x + threadIdx.x);
@@ -100,7 +116,7 @@ __global__ void prompt_heads_kernel(HeadShape s, const float* qkv, const float* 
   const int head = at / s.head_dim;
   const int d = at % s.head_dim;
   const uint16_t x =
-      rounded(turned(s, qkv + (int64_t)row * row_width(s), bias, head, d, angles, row), format);
+      rounded(turned(s, qkv + (int64_t)row * row_width(s), weights, head, d, angles, row), format);
   if (head < s.n_heads) {
     out.queries[(int64_t)row * s.n_heads * s.head_dim + at] = x;
     return;
@@ -259,16 +275,17 @@ void begin_step(const DeviceMatrix& embedding, float scale, const StepState& sta
               out);
 }
 
-void finish_step_heads(const HeadShape& shape, const float* qkv, const float* bias, const Angles& angles,
-                       const StepState& state, int n, float* queries, const ExactPages& pages,
-                       cuda::Stream stream) {
-  launch_step(step_heads_kernel, grid(row_width(shape), n), kThreads, 0, stream, shape, qkv, bias, angles,
+void finish_step_heads(const HeadShape& shape, const float* qkv, const HeadWeights& weights,
+                       const Angles& angles, const StepState& state, int n, float* queries,
+                       const ExactPages& pages, cuda::Stream stream) {
+  launch_step(step_heads_kernel, grid(row_width(shape), n), kThreads, 0, stream, shape, qkv, weights, angles,
               state, queries, pages);
 }
 
-void finish_prompt_heads(const HeadShape& shape, const float* qkv, const float* bias, const Angles& angles,
-                         int n, Format format, const PromptRows& out, cuda::Stream stream) {
-  prompt_heads_kernel<<<grid(row_width(shape), n), kThreads, 0, stream>>>(shape, qkv, bias, angles, format,
+void finish_prompt_heads(const HeadShape& shape, const float* qkv, const HeadWeights& weights,
+                         const Angles& angles, int n, Format format, const PromptRows& out,
+                         cuda::Stream stream) {
+  prompt_heads_kernel<<<grid(row_width(shape), n), kThreads, 0, stream>>>(shape, qkv, weights, angles, format,
                                                                           out);
   cuda::check(cudaGetLastError(), "finishing heads");
 }

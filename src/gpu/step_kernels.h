@@ -56,11 +56,20 @@ struct ExactPages {
   int page_table_stride;
 };
 
-// A step's heads get their bias (nullptr: none) and turn; queries [n][n_heads][head_dim] are written, keys
+// What becomes of heads before they turn: [row_width] added, then queries and keys divided by the root of
+// their mean square and multiplied, [head_dim] each. nullptr: not so.
+struct HeadWeights {
+  const float* bias;
+  const float* query_norm;
+  const float* key_norm;
+  float epsilon;
+};
+
+// A step's heads get their weights and turn; queries [n][n_heads][head_dim] are written, keys
 // and values go behind the last row of their sequence.
-void finish_step_heads(const HeadShape& shape, const float* qkv, const float* bias, const Angles& angles,
-                       const StepState& state, int n, float* queries, const ExactPages& pages,
-                       cuda::Stream stream);
+void finish_step_heads(const HeadShape& shape, const float* qkv, const HeadWeights& weights,
+                       const Angles& angles, const StepState& state, int n, float* queries,
+                       const ExactPages& pages, cuda::Stream stream);
 
 // The same for n rows of one sequence's prompt: queries [n][n_heads][head_dim] in the pages' format; keys and
 // values [n_kv_heads][stride][head_dim], from row `first` on.
@@ -71,8 +80,9 @@ struct PromptRows {
   int stride;
   int first;
 };
-void finish_prompt_heads(const HeadShape& shape, const float* qkv, const float* bias, const Angles& angles,
-                         int n, Format format, const PromptRows& out, cuda::Stream stream);
+void finish_prompt_heads(const HeadShape& shape, const float* qkv, const HeadWeights& weights,
+                         const Angles& angles, int n, Format format, const PromptRows& out,
+                         cuda::Stream stream);
 // Of positions first .. first + n - 1.
 void make_angles(const Angles& angles, int first, int n, cuda::Stream stream);
 
