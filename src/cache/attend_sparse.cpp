@@ -1,11 +1,14 @@
 // A decoded token's attention through the index of the keys: exact rows as ever, coded rows in the steps of
-// SparseHead, each shared out among the team.
+// SparseHead, shared out among the team.
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <span>
 
 #include "cache/cache.h"
 #include "cache/hot_rows.h"
 #include "cache/lane.h"
+#include "cache/sparse_walks.h"
 
 namespace quire {
 
@@ -39,7 +42,6 @@ std::optional<SparseLimits> Cache::sparse_limits(size_t layer, const LayerView& 
 void Cache::size_sparse(const LayerView& view, const ExactParts& exact) {
   const size_t n_kv_heads = view.layout->n_kv_heads;
   sparse_view_ = view;
-  sparse_heads_.resize(std::max(lanes_.size(), n_kv_heads));
   sparse_frames_.resize(n_kv_heads);
   head_queries_.resize(n_kv_heads);
   part_states_.resize(std::max(part_states_.size(), exact.size() * n_kv_heads), PartialState(0, 0));
@@ -123,51 +125,108 @@ void Cache::count_sparse(const LayerView& view) {
   if (hot_) hot_->end_layer(view, stats_);
 }
 
-// The steps of heads first..last - 1, whose pieces `share` hands out: share(n, work) runs work(0..n - 1).
-template <typename Share>
-void Cache::walk_sparse(Worker& worker, const SparseStep& step, size_t first, size_t last, SparseHead* heads,
-                        const Share& share) {
-  const size_t n_heads = last - first;
-  const size_t n_chunks = SparseHead::chunks_of(sparse_view_.n_sealed());
-  const size_t n_exact = step.exact->size();
+namespace {
+
+// What is done for each KV head, in this order. Estimates and exact rows are one phase, the estimates first.
+enum SparsePhase : size_t { kBegin, kRead, kPropose, kScore, kChoose, kAttend, kFinish, kSparsePhases };
+
+}  // namespace
+
+void Cache::run_sparse(Worker& worker, const SparseStep& step, size_t head, size_t phase, size_t piece) {
+  SparseHead& sparse = *sparse_walks_->heads[head].sparse;
   AttendScratch& scratch = lanes_[static_cast<size_t>(worker.rank())]->scratch;
-  share(n_heads, [&](size_t i) { begin_sparse(step, first + i, heads[i]); });
-  const size_t n_estimated = hot_ && !hot_->reads_index() ? 0 : n_chunks;
-  share(n_heads * (n_estimated + n_exact), [&](size_t i) {
-    if (i < n_heads * n_estimated) return heads[i / n_estimated].estimate(i % n_estimated);
-    attend_exact(*step.exact, first * n_exact + i - n_heads * n_estimated, scratch);
-  });
-  share(n_heads, [&](size_t i) { propose_sparse(first + i, n_exact, heads[i]); });
-  share(n_heads * n_chunks, [&](size_t i) { heads[i / n_chunks].score(i % n_chunks, scratch); });
-  share(n_heads, [&](size_t i) { heads[i].choose(); });
-  share(n_heads * n_chunks, [&](size_t i) { heads[i / n_chunks].attend(i % n_chunks, scratch); });
-  share(n_heads, [&](size_t i) { finish_sparse(worker, n_exact, first + i, heads[i], step.out); });
+  const size_t n_exact = step.exact->size();
+  switch (static_cast<SparsePhase>(phase)) {
+    case kBegin: return begin_sparse(step, head, sparse);
+    case kRead: {
+      const size_t n_estimated = n_estimates();
+      if (piece < n_estimated) return sparse.estimate(piece);
+      return attend_exact(*step.exact, head * n_exact + piece - n_estimated, scratch);
+    }
+    case kPropose: return propose_sparse(head, n_exact, sparse);
+    case kScore: return sparse.score(piece, scratch);
+    case kChoose: return sparse.choose();
+    case kAttend: return sparse.attend(piece, scratch);
+    default: return finish_sparse(worker, n_exact, head, sparse, step.out);
+  }
 }
 
-// As many heads as fill the team are walked by one member each: what its later steps read again, estimates
-// and sign planes, is in its caches. The rest is shared out piece by piece.
+size_t Cache::n_estimates() const {
+  return hot_ && !hot_->reads_index() ? 0 : SparseHead::chunks_of(sparse_view_.n_sealed());
+}
+
+// The first n_alone heads wait for a member that takes them.
+void Cache::plan_sparse(size_t n_exact, size_t n_alone) {
+  const size_t n_heads = sparse_view_.layout->n_kv_heads;
+  const size_t n_chunks = SparseHead::chunks_of(sparse_view_.n_sealed());
+  const size_t n_own = n_alone > 0 ? lanes_.size() : 0;
+  sparse_heads_.resize(std::max(sparse_heads_.size(), n_own + n_heads - n_alone));
+  if (!sparse_walks_ || sparse_walks_->n_heads < n_heads)
+    sparse_walks_ = std::make_unique<SparseWalks>(n_heads);
+  const std::array<size_t, kSparsePhases> n_pieces = {1, n_estimates() + n_exact, 1, n_chunks, 1, n_chunks,
+                                                      1};
+  sparse_walks_->next_alone.store(0, std::memory_order_relaxed);
+  for (size_t head = 0; head < n_heads; ++head) {
+    SparseWalks::Walk& walk = sparse_walks_->heads[head];
+    walk.work.plan(n_pieces);
+    if (head < n_alone) continue;
+    walk.sparse = &sparse_heads_[n_own + head - n_alone];
+    walk.work.open();
+  }
+}
+
+// As many heads as fill the team belong to one member each: what its later steps read again, estimates and
+// sign planes, is in its caches. The rest is everybody's, and goes first: while one member is at a step that
+// cannot be shared out, the others go on with heads of their own. Who has none left helps with those of
+// others.
+void Cache::walk_sparse(Worker& worker, const SparseStep& step, size_t n_alone) {
+  const auto heads = std::span(sparse_walks_->heads.get(), sparse_view_.layout->n_kv_heads);
+  std::atomic<size_t>& next_alone = sparse_walks_->next_alone;
+  size_t own = n_alone;  // none
+  const auto takes = [&](size_t head) {
+    return heads[head].work.take(
+        [&](size_t phase, size_t piece) { run_sparse(worker, step, head, phase, piece); });
+  };
+  const auto takes_any = [&](size_t first, size_t last) {
+    while (first < last && !takes(first)) ++first;
+    return first < last;
+  };
+  const auto takes_own = [&] {
+    if (own == n_alone || heads[own].work.is_done()) {
+      if (next_alone.load(std::memory_order_relaxed) >= n_alone) return false;
+      own = std::min(next_alone.fetch_add(1, std::memory_order_relaxed), n_alone);
+      if (own == n_alone) return false;
+      heads[own].sparse = &sparse_heads_[static_cast<size_t>(worker.rank())];
+      heads[own].work.open();
+    }
+    return takes(own);
+  };
+  for (IdleTurn idle;;) {
+    if (takes_any(n_alone, heads.size()) || takes_own() || takes_any(0, n_alone)) {
+      idle.reset();
+      continue;
+    }
+    if (std::ranges::all_of(heads, [](const auto& head) { return head.work.is_done(); })) break;
+    // The barrier is the way out of work that another member has given up.
+    if (std::ranges::any_of(heads, [](const auto& head) { return head.work.has_failed(); })) break;
+    idle.wait();
+  }
+  worker.barrier();
+}
+
 void Cache::attend_sparse(Worker& worker, size_t layer, const LayerView& view, const SparseLimits& limits,
                           const float* q, float* out) {
   const ExactParts exact(Parts(view, view.n_tokens));
   const SparseStep step{layer, &limits, &exact, q, out};
+  const size_t n_heads = view.layout->n_kv_heads;
+  const size_t n_alone = n_heads - n_heads % static_cast<size_t>(worker.size());
   if (worker.rank() == 0) {
     size_sparse(view, exact);
+    plan_sparse(exact.size(), n_alone);
     look_ahead(layer + 1);
   }
   worker.barrier();
-  const size_t n_heads = view.layout->n_kv_heads;
-  const size_t n_alone = n_heads - n_heads % static_cast<size_t>(worker.size());
-  const auto alone = [](size_t n, const auto& work) {
-    for (size_t i = 0; i < n; ++i) work(i);
-  };
-  const auto share = [&](size_t n, const auto& work) {
-    worker.share(static_cast<int64_t>(n), 1, [&](int64_t i, int64_t) { work(static_cast<size_t>(i)); });
-  };
-  if (n_alone > 0) {
-    SparseHead* own = &sparse_heads_[static_cast<size_t>(worker.rank())];
-    share(n_alone, [&](size_t head) { walk_sparse(worker, step, head, head + 1, own, alone); });
-  }
-  if (n_alone < n_heads) walk_sparse(worker, step, n_alone, n_heads, sparse_heads_.data(), share);
+  walk_sparse(worker, step, n_alone);
   if (worker.rank() != 0) return;
   count_sparse(view);
   if (observer_ != nullptr) report_sparse(layer, view);

@@ -10,6 +10,7 @@
 #include "cache/lane.h"
 #include "cache/make_selector.h"
 #include "cache/make_tier.h"
+#include "cache/sparse_walks.h"
 #include "kernels/ops.h"
 #include "tier/charged_bytes.h"
 

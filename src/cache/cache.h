@@ -236,9 +236,10 @@ class Cache {
   void attend_exact(const ExactParts& exact, size_t item, AttendScratch& scratch);
   void propose_sparse(size_t head, size_t n_exact, SparseHead& sparse);
   void finish_sparse(Worker& worker, size_t n_exact, size_t head, const SparseHead& sparse, float* out);
-  template <typename Share>
-  void walk_sparse(Worker& worker, const SparseStep& step, size_t first, size_t last, SparseHead* heads,
-                   const Share& share);
+  void run_sparse(Worker& worker, const SparseStep& step, size_t head, size_t phase, size_t piece);
+  size_t n_estimates() const;
+  void plan_sparse(size_t n_exact, size_t n_alone);
+  void walk_sparse(Worker& worker, const SparseStep& step, size_t n_alone);
   void count_sparse(const LayerView& view);
   void report_all(size_t layer, const LayerView& view) const;
   void report_selection(size_t layer, const LayerView& view) const;
@@ -279,8 +280,10 @@ class Cache {
   std::vector<uint32_t> making_positions_;
   Store::Sealing sealing_;  // of the layer that ends
   Selection selection_ = Selection::all();
-  std::vector<double> selected_mass_;     // [kv_head] of the selection's rows, summed over the group
-  std::vector<SparseHead> sparse_heads_;  // of attend_sparse, at least one a member
+  std::vector<double> selected_mass_;  // [kv_head] of the selection's rows, summed over the group
+  struct SparseWalks;
+  std::unique_ptr<SparseWalks> sparse_walks_;  // the heads' ways through attend_sparse
+  std::vector<SparseHead> sparse_heads_;       // one a member, then one for each head that all share
   std::vector<HeadFrames> sparse_frames_;
   // What was read of a KV head, and the mass that its kept rows hold, summed over the group.
   struct SparseReads {
