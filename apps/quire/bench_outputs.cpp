@@ -32,7 +32,7 @@ void finish(AtomicFile& file, const std::string& text) {
   file.commit();
 }
 
-void write_file(const std::string& path, const std::string& text) {
+void replace_file(const std::string& path, const std::string& text) {
   AtomicFile file(path);
   finish(file, text);
 }
@@ -70,7 +70,7 @@ void write_traces(const BenchResult& result, const std::string& folder) {
       for (size_t row = i; row < result.rows.size(); row += n_entries) {
         text += bench_trace(result.rows[row], repeat);
       }
-      write_file(folder + "/" + name + ".run" + std::to_string(repeat + 1) + ".jsonl", text);
+      replace_file(folder + "/" + name + ".run" + std::to_string(repeat + 1) + ".jsonl", text);
     }
   }
 }
@@ -79,9 +79,9 @@ void write_charts(const BenchResult& result, const std::string& folder) {
   std::set<size_t> prompts;
   for (const BenchRow& row : result.rows) prompts.insert(row.prompt_tokens);
   for (const size_t n : prompts) {
-    write_file(folder + "/residency-" + std::to_string(n) + ".svg", svg_of(residency_chart(result, n)));
+    replace_file(folder + "/residency-" + std::to_string(n) + ".svg", svg_of(residency_chart(result, n)));
   }
-  if (prompts.size() > 1) write_file(folder + "/decode-time.svg", svg_of(decode_time_chart(result)));
+  if (prompts.size() > 1) replace_file(folder + "/decode-time.svg", svg_of(decode_time_chart(result)));
 }
 
 }  // namespace

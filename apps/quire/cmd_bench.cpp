@@ -25,7 +25,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kExamples =
+constexpr const char* kBenchExamples =
     "Examples:\n"
     "  quire bench -m model.gguf -f book.txt --mode both --max-new-tokens 100\n"
     "  quire bench -m model.gguf -f book.txt --mode both --promotion-threshold 0.15 --sticky-threshold 3\n"
@@ -44,8 +44,6 @@ constexpr const char* kExamples =
     "follow the prompt in the text if there are enough (see --prompt-tokens), else those that `full` "
     "generated.\n"
     "See docs/bench.md.";
-
-constexpr int64_t kMostTokens = int64_t{1} << 32;
 
 struct Options {
   ModelOptions model;
@@ -321,7 +319,7 @@ Command add_bench(CLI::App& root) {
   add_monarch_options(*app, *options);
   add_output_options(*app, *options);
   add_device_bench_options(*app, options->device);
-  app->footer(kExamples);
+  app->footer(kBenchExamples);
   return {app, [app, options] { return run(*app, *options); }};
 }
 

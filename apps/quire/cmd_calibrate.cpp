@@ -19,7 +19,7 @@
 namespace quire::cli {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kCalibrateExamples =
     "Examples:\n"
     "  quire calibrate -m model.gguf\n"
     "  quire calibrate -m model.gguf -f prose.txt -f code.py -o mine.calibration\n"
@@ -115,7 +115,7 @@ Command add_calibrate(CLI::App& root) {
       ->type_name("FILE");
   add_engine_options(*app, options->model);
   app->add_flag("--json", options->json, "print one JSON object");
-  app->footer(kExamples);
+  app->footer(kCalibrateExamples);
   return {app, [options] { return run(*options); }};
 }
 

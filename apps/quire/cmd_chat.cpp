@@ -23,7 +23,7 @@
 namespace quire::cli {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kChatExamples =
     "Examples:\n"
     "  quire chat -m model.gguf\n"
     "  quire chat -m model.gguf --system-prompt \"Answer in one sentence.\" --temp 0\n"
@@ -290,7 +290,7 @@ Command add_chat(CLI::App& root) {
   add_sampling_options(*app, options->sampling, -1);
   add_chat_template_options(*app, options->model);
   add_model_options(*app, options->model);
-  app->footer(kExamples);
+  app->footer(kChatExamples);
   return {app, [options] { return run(*options); }};
 }
 

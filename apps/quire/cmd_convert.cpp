@@ -28,7 +28,7 @@
 namespace quire::cli {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kConvertExamples =
     "Examples:\n"
     "  quire convert Llama-3.2-1B-Instruct/ llama.gguf\n"
     "  quire convert Llama-3.2-1B-Instruct/ llama-q8_0.gguf --type q8_0\n"
@@ -54,9 +54,6 @@ struct ConvertFlags {
   int64_t threads = 0;
   bool json = false;
 };
-
-// The user pressed Ctrl-C.
-struct Interrupted {};
 
 std::optional<TensorType> checked_type(std::string name) {
   for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -180,7 +177,7 @@ Command add_convert(CLI::App& root) {
       ->capture_default_str();
   app->add_option("-t,--threads", flags->threads, "threads (default: all cores)")->type_name("N");
   app->add_flag("--json", flags->json, "print one JSON object about what was written");
-  app->footer(kExamples);
+  app->footer(kConvertExamples);
   return {app, [flags] { return run(*flags); }};
 }
 

@@ -15,7 +15,7 @@
 namespace quire::cli {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kEvalExamples =
     "Examples:\n"
     "  quire eval ppl -m model.gguf -f book.txt\n"
     "  quire eval ppl -m model.gguf -f book.txt -c 512 --kv bf16 --max-tokens 20000 --json\n"
@@ -127,7 +127,7 @@ Command add_eval_ppl(CLI::App& root) {
   add_engine_options(*app, options->model);
   add_recipe_option(*app, options->model);
   app->add_flag("--json", options->json, "print one JSON object");
-  app->footer(kExamples);
+  app->footer(kEvalExamples);
   return {app, [options] { return run(*options); }};
 }
 

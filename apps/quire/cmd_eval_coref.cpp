@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kExamples =
+constexpr const char* kEvalCorefExamples =
     "Examples:\n"
     "  quire eval coref -m model.gguf --kv "
     "'butler(budget=64,local=16)','oracle(budget=64)','random(budget=64)'\n"
@@ -111,7 +111,7 @@ Command add_eval_coref(CLI::App& root) {
   add("-s,--seed", flags->seed, "seed of the texts");
   add("--most-tokens", flags->most_tokens, "most tokens of a text, its question and the name");
   add_report_options(*app, *flags, "recipes to measure, with commas between them");
-  app->footer(kExamples);
+  app->footer(kEvalCorefExamples);
   return {app, [flags] { return run(*flags); }};
 }
 

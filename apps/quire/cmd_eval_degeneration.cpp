@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kExamples =
+constexpr const char* kEvalDegenerationExamples =
     "Examples:\n"
     "  quire eval degeneration -m model.gguf --kv 'quire(budget=50%),quire(budget=30%)'\n"
     "  quire eval degeneration -m model.gguf -f prompts.txt --temp 0.8 -s 3 --kv 'h2o(budget=50%)' --json\n"
@@ -192,7 +192,7 @@ Command add_eval_degeneration(CLI::App& root) {
   app->add_option("--texts", flags->texts_path, "write what was generated to a file, a JSON object a line")
       ->type_name("FILE");
   add_report_options(*app, *flags, "recipes to measure, with commas between them");
-  app->footer(kExamples);
+  app->footer(kEvalDegenerationExamples);
   return {app, [flags] { return run(*flags); }};
 }
 

@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kExamples =
+constexpr const char* kEvalKlExamples =
     "Examples:\n"
     "  quire eval kl -m model.gguf -f book.txt --kv turbo4,kivi4\n"
     "  quire eval kl -m model.gguf -f book.txt --kv 'turbo4(sink=0,tail=128),k=turbo4,v=turbo3,tail=128' "
@@ -140,7 +140,7 @@ Command add_eval_kl(CLI::App& root) {
       ->capture_default_str()
       ->each(given);
   add_report_options(*app, *options, "recipes to compare with full, with commas between them");
-  app->footer(kExamples);
+  app->footer(kEvalKlExamples);
   return {app, [options] { return run(*options); }};
 }
 

@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kExamples =
+constexpr const char* kEvalRecallExamples =
     "Examples:\n"
     "  quire eval recall -m model.gguf -f book.txt --kv turbo4,quire\n"
     "  quire eval recall -m model.gguf -f book.txt --kv quire --prompt-tokens 8000 --seeds 2 --json\n"
@@ -182,7 +182,7 @@ Command add_eval_recall(CLI::App& root) {
   add("--seeds", flags->n_seeds, "prompts of each length");
   add("-s,--seed", flags->seed, "seed of the first of them");
   add_report_options(*app, *flags, "recipes to measure, with commas between them");
-  app->footer(kExamples);
+  app->footer(kEvalRecallExamples);
   return {app, [flags] { return run(*flags); }};
 }
 

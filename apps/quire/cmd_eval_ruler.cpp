@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kExamples =
+constexpr const char* kEvalRulerExamples =
     "Examples:\n"
     "  quire eval ruler -m model.gguf -f book.txt --kv full,quire\n"
     "  quire eval ruler -m model.gguf -f book.txt --kv turbo4 --tasks niah_single_2,vt --length 2048,4096 "
@@ -32,7 +32,6 @@ constexpr const char* kExamples =
     "exactly.";
 
 constexpr int64_t kMostSamples = 100000;
-constexpr int64_t kMostTokens = int64_t{1} << 32;
 
 struct RulerFlags : ReportOptions {
   EvalTextOptions text;
@@ -155,7 +154,7 @@ Command add_eval_ruler(CLI::App& root) {
   add("-s,--seed", flags->seed, "seed of the samples");
   add_report_options(*app, *flags, "recipes to measure, with commas between them");
   app->add_option("--out", flags->out, "folder to write results to in kvpress' form")->type_name("DIR");
-  app->footer(kExamples);
+  app->footer(kEvalRulerExamples);
   return {app, [flags] { return run(*flags); }};
 }
 

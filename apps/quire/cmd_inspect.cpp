@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kExamples =
+constexpr const char* kInspectExamples =
     "Examples:\n"
     "  quire inspect model.gguf\n"
     "  quire inspect model.gguf -c 8192 --kv f32\n"
@@ -164,7 +164,7 @@ Command add_inspect(CLI::App& root) {
       ->type_name("RECIPE")
       ->capture_default_str();
   app->add_flag("--json", options->json, "print one JSON object");
-  app->footer(kExamples);
+  app->footer(kInspectExamples);
   return {app, [options] { return run(*options); }};
 }
 

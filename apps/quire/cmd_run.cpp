@@ -20,11 +20,12 @@
 #include "saved_sequence.h"
 #include "terminal.h"
 #include "tier/tier.h"
+#include "timing.h"
 
 namespace quire::cli {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kRunExamples =
     "Examples:\n"
     "  quire run -m model.gguf -p \"The capital of France is\" -n 20\n"
     "  quire run -m model.gguf -f book.txt -n 200 --temp 0.8 --seed 7\n"
@@ -93,8 +94,6 @@ std::vector<int32_t> prompt_tokens(const Engine& engine, const RunOptions& optio
   }
   return saved.join(session, prompt);
 }
-
-double per_second(size_t n, double seconds) { return seconds > 0 ? static_cast<double>(n) / seconds : 0; }
 
 // Members that only some runs have.
 void add_saved_figures(const SavedSequence& saved, nlohmann::ordered_json& object) {
@@ -336,7 +335,7 @@ Command add_run(CLI::App& root) {
   app->add_option("--device", options->device, "cpu, or cuda[:N]: compute on a GPU, see docs/gpu.md")
       ->type_name("DEVICE")
       ->capture_default_str();
-  app->footer(kExamples);
+  app->footer(kRunExamples);
   return {app, [options] {
             if (options->input.escape) {
               for (std::string& stop : options->sampling.stops) stop = unescape(stop);

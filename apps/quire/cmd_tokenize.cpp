@@ -14,7 +14,7 @@
 namespace quire::cli {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kTokenizeExamples =
     "Examples:\n"
     "  quire tokenize -m model.gguf -p \"Hello, world\"\n"
     "  quire tokenize -m model.gguf -f book.txt --ids\n"
@@ -105,7 +105,7 @@ Command add_tokenize(CLI::App& root) {
   app->add_flag("--no-parse-special", options->no_special, "the text of a control token is plain text");
   app->add_flag("--no-bos", options->no_bos, "add no begin token, also where the model wants one");
   app->add_flag("--json", options->json, "print one JSON object");
-  app->footer(kExamples);
+  app->footer(kTokenizeExamples);
   return {app, [options] { return run(*options); }};
 }
 

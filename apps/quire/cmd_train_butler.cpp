@@ -28,7 +28,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kExamples =
+constexpr const char* kTrainButlerExamples =
     "Examples:\n"
     "  quire train-butler -m model.gguf -f prose.txt -f code.txt -o butler.safetensors\n"
     "  quire train-butler -m model.gguf -f prose.txt --val other.txt --seq 2048 --steps 2000 -o "
@@ -56,8 +56,6 @@ struct TrainOptions {
   bool resume = false;
   bool json = false;
 };
-
-struct Interrupted {};
 
 ButlerTraining training_of(const TrainOptions& o) {
   constexpr int64_t kMost = 1'000'000'000;
@@ -367,7 +365,7 @@ Command add_train_butler(CLI::App& root) {
       "go on from the checkpoint beside the output, if there is one; nothing to do where OUT is finished");
   add_engine_options(*app, options->model);
   app->add_flag("--json", options->json, "print one JSON object");
-  app->footer(kExamples);
+  app->footer(kTrainButlerExamples);
   return {app, [options] { return run(*options); }};
 }
 

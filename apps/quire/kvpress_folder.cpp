@@ -110,7 +110,7 @@ std::string config(const KvpressRun& run, Group group, double ratio) {
 }
 
 // A new folder; a number is added inside one that is there.
-fs::path make_folder(const fs::path& path) {
+fs::path make_numbered_folder(const fs::path& path) {
   fs::path folder = path;
   std::error_code failed;
   for (int i = 1; fs::exists(folder, failed); ++i) folder = path / std::to_string(i);
@@ -140,7 +140,7 @@ Json write_kvpress_folders(const KvpressRun& run, const std::vector<RulerRow>& r
     const std::string length = std::to_string(group.front().length_tokens);
     std::string name = kDataset;
     for (const std::string& part : {length, model, recipe, fixed(ratio, 2)}) name.append("__").append(part);
-    const fs::path folder = make_folder(fs::path(run.output_dir) / name);
+    const fs::path folder = make_numbered_folder(fs::path(run.output_dir) / name);
     write_file(folder / "predictions.csv", predictions(group, ratio));
     write_file(folder / "metrics.json", metrics(group));
     write_file(folder / "config.yaml", config(run, group, ratio));

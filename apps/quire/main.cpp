@@ -19,7 +19,7 @@
 namespace quire::cli {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kProgramExamples =
     "Examples:\n"
     "  quire run -m model.gguf -p \"The capital of France is\" -n 20\n"
     "  quire run -m model.gguf -f book.txt -n 200 --json\n"
@@ -106,7 +106,7 @@ int run_program(std::vector<std::string> arguments) {
   root.set_version_flag("--version", std::string("quire ") + QUIRE_VERSION);
   root.require_subcommand(1);
   root.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  root.footer(kExamples);
+  root.footer(kProgramExamples);
   root.get_formatter()->column_width(34);
   const std::vector<Command> commands = {add_run(root),         add_chat(root),
                                          add_inspect(root),     add_tokenize(root),

@@ -19,8 +19,6 @@
 namespace quire::cli {
 namespace {
 
-constexpr int64_t kMostTokens = int64_t{1} << 32;
-
 struct CloseFile {
   void operator()(std::FILE* file) const {
     if (file != stdin) std::fclose(file);

@@ -15,6 +15,8 @@
 
 namespace quire::cli {
 
+constexpr int64_t kMostTokens = int64_t{1} << 32;
+
 // -m -t -c --kv and what else decides how a model is loaded and run.
 struct ModelOptions {
   std::string path;

@@ -10,14 +10,13 @@
 #include "base/memory.h"
 #include "engine/vocabulary_reader.h"
 #include "terminal.h"
+#include "timing.h"
 #include "weights/open_model.h"
 
 namespace quire::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double per_second(size_t n, double seconds) { return seconds > 0 ? static_cast<double>(n) / seconds : 0; }
 
 size_t context_of(const SessionOptions& options, const ModelConfig& config) {
   const size_t asked = options.context_tokens;
@@ -43,7 +42,7 @@ OnDevice::OnDevice(const std::string& device, const ModelOptions& options)
   const GgufFile file = open_model(options.path);
   model_ = gpu::DeviceModel::load(file, options.engine_options().rope, gpu::device_number(device));
   engine_ = std::make_unique<Engine>(file, options.engine_options());
-  load_seconds_ = std::chrono::duration<double>(Clock::now() - start).count();
+  load_seconds_ = seconds_since(start);
 }
 
 gpu::DeviceSession& OnDevice::begin(const SamplingFlags& flags, const SessionOptions& session, size_t n_saved,
@@ -63,7 +62,7 @@ gpu::DeviceSession& OnDevice::begin(const SamplingFlags& flags, const SessionOpt
   options.choice_tokens =
       std::min(static_cast<size_t>(engine_->tokenizer().size()), engine_->config().vocabulary);
   session_ = std::make_unique<gpu::DeviceSession>(*engine_, *model_, options, options.context_tokens);
-  load_seconds_ += std::chrono::duration<double>(Clock::now() - start).count();
+  load_seconds_ += seconds_since(start);
   return *session_;
 }
 

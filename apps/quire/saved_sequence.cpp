@@ -8,13 +8,10 @@
 #include "base/error.h"
 #include "engine/joining.h"
 #include "terminal.h"
+#include "timing.h"
 
 namespace quire::cli {
 namespace {
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 std::string tokens_text(size_t n) { return std::to_string(n) + (n == 1 ? " token" : " tokens"); }
 

@@ -55,5 +55,7 @@ std::string fixed(double value, int digits);
 void catch_interrupts();
 const std::atomic<bool>& interrupt_flag();
 void clear_interrupt();
+// Thrown out of what is being done when the user pressed Ctrl-C.
+struct Interrupted {};
 
 }  // namespace quire::cli

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "kernels/ops.h"
+#include "store/page_count.h"
 
 namespace quire {
 
@@ -264,8 +265,7 @@ Parts::Parts(const LayerView& view, size_t n_visible, size_t first_seen)
     : has_sinks(view.sinks != nullptr),
       n_beside(view.n_beside()),
       n_sealed(view.n_sealed()),
-      n_pages(
-          std::max(n_sealed, std::min(view.pages.size(), (n_visible + kTokensPerPage - 1) / kTokensPerPage))),
+      n_pages(std::max(n_sealed, std::min(view.pages.size(), pages_for(n_visible)))),
       first_open_page(std::min(n_pages, n_sealed + first_seen / kTokensPerPage)),
       left_in_run(view.left_pages % kPagesPerRun),
       n_open_runs(first_open_page == n_pages ? 0 : run_of(n_pages - 1) - run_of(first_open_page) + 1) {}

@@ -4,6 +4,8 @@
 #include <bit>
 #include <cmath>
 
+#include "store/page_count.h"
+
 namespace quire {
 
 namespace {
@@ -173,7 +175,7 @@ void SparseHead::score(size_t chunk, AttendScratch& scratch) {
   Chunk& own = chunks_[chunk];
   const size_t dim = view_->layout->head_dim;
   own.state.clear(queries_.group, dim);
-  own.kept.assign((own.rows.size() + kTokensPerPage - 1) / kTokensPerPage, 0);
+  own.kept.assign(pages_for(own.rows.size()), 0);
   if (own.rows.empty()) return;
   own.scores.resize(own.n_tiles() * queries_.group * kTokensPerPage);
   if (outside_) stage(chunk, false, scratch);

@@ -10,6 +10,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "cache/geometry_file.h"
+#include "cache/moved_file.h"
 #include "format/frame.h"
 
 namespace quire {
@@ -31,8 +32,6 @@ std::vector<uint64_t> row_values(const Cache& cache) {
 }
 
 constexpr const char* kNumberOfBytes = "the number of bytes";
-// Positions are u32, and further tokens may come.
-constexpr size_t kMostTokens = size_t{1} << 31;
 
 uint64_t sum(std::initializer_list<uint64_t> parts) {
   uint64_t total = 0;
@@ -143,7 +142,7 @@ void read_rows(const SectionFile& file, SavedCache& saved) {
   // A token takes at least a byte, unless it has left.
   const bool all_may_leave =
       saved.recipe.drops() || saved.geometry.first_full_layer() == saved.geometry.n_layers;
-  if (values[0] > (all_may_leave ? kMostTokens : saved.pages.size())) {
+  if (values[0] > (all_may_leave ? kMostSavedTokens : saved.pages.size())) {
     file.fail_section("rows", "it counts more tokens than the file holds");
   }
   saved.n_tokens = values[0];

@@ -8,13 +8,14 @@
 #include "base/error.h"
 #include "format/frame.h"
 #include "kernels/ops.h"
+#include "store/page_count.h"
 
 namespace quire {
 
 namespace {
 
 // Observed together: their scores of the whole sequence stay in a buffer.
-constexpr size_t kObservedQueries = 16;
+constexpr size_t kQueriesTogether = 16;
 // Blocks of these that are shared out at once. What each block finds is added up in the order of the text, so
 // that no mass hangs on the number of threads.
 constexpr size_t kRoundBlocks = 8;
@@ -85,7 +86,7 @@ void Dropping::observe(Worker& worker, size_t layer, const LayerView& view, size
   Layer& own = layers_[layer];
   if (worker.rank() == 0) {
     admit(own, view);
-    const size_t n_blocks = std::min(kRoundBlocks, (n + kObservedQueries - 1) / kObservedQueries);
+    const size_t n_blocks = std::min(kRoundBlocks, (n + kQueriesTogether - 1) / kQueriesTogether);
     const size_t n_masses = start < n ? n_kv_heads * n_blocks * view.n_tokens : 0;
     block_masses_.resize(std::max(block_masses_.size(), n_masses));
     own.n_tokens += n;
@@ -97,8 +98,8 @@ void Dropping::observe(Worker& worker, size_t layer, const LayerView& view, size
   worker.barrier();
   if (start >= n) return;
   const size_t group = n_heads_ / n_kv_heads;
-  for (size_t i = start; i < n; i += kRoundBlocks * kObservedQueries) {
-    const size_t count = std::min(kRoundBlocks * kObservedQueries, n - i);
+  for (size_t i = start; i < n; i += kRoundBlocks * kQueriesTogether) {
+    const size_t count = std::min(kRoundBlocks * kQueriesTogether, n - i);
     observe_round(worker, layer, view, {q + i * ldq, count, group, view.n_tokens - n + i}, ldq);
   }
   // What a prompt needs is large, and of no use to single tokens.
@@ -111,8 +112,8 @@ uint64_t Dropping::observed_bytes(const LayerView& view, size_t first, size_t n,
   const size_t observed = retention_->observed_queries(n_step);
   const uint64_t key_row_bytes = view.layout->n_kv_heads * view.layout->key_bytes() / kTokensPerPage;
   uint64_t total = 0;
-  for (size_t i = std::max(first, n_step - observed) - first; i < n; i += kObservedQueries) {
-    total += (view.n_tokens - n + std::min(n, i + kObservedQueries)) * key_row_bytes;
+  for (size_t i = std::max(first, n_step - observed) - first; i < n; i += kQueriesTogether) {
+    total += (view.n_tokens - n + std::min(n, i + kQueriesTogether)) * key_row_bytes;
   }
   return total;
 }
@@ -122,12 +123,12 @@ void Dropping::observe_round(Worker& worker, size_t layer, const LayerView& view
                              size_t ldq) {
   const size_t n_kv_heads = view.layout->n_kv_heads;
   const size_t width = queries.group * view.layout->head_dim;
-  const size_t n_blocks = (queries.n_queries + kObservedQueries - 1) / kObservedQueries;
+  const size_t n_blocks = (queries.n_queries + kQueriesTogether - 1) / kQueriesTogether;
   const size_t n_rows = queries.first_position + queries.n_queries;
   worker.share(static_cast<int64_t>(n_kv_heads * n_blocks), 1, [&](int64_t item, int64_t) {
     const size_t head = static_cast<size_t>(item) / n_blocks;
-    const size_t first = static_cast<size_t>(item) % n_blocks * kObservedQueries;
-    const size_t count = std::min(kObservedQueries, queries.n_queries - first);
+    const size_t first = static_cast<size_t>(item) % n_blocks * kQueriesTogether;
+    const size_t count = std::min(kQueriesTogether, queries.n_queries - first);
     Buffers& buffers = buffers_[static_cast<size_t>(worker.rank())];
     buffers.q.resize(count * width);
     for (size_t j = 0; j < count; ++j) {
@@ -157,7 +158,7 @@ void Dropping::observe_block(const LayerView& view, size_t layer, size_t head, c
                              Buffers& buffers, float* mass) const {
   const size_t n_rows = queries.n_queries * queries.group;
   const size_t last = queries.first_position + queries.n_queries;  // rows that the last query sees
-  const size_t n_pages = (last + kTokensPerPage - 1) / kTokensPerPage;
+  const size_t n_pages = pages_for(last);
   const auto dim = static_cast<int>(view.layout->head_dim);
   const auto format = static_cast<size_t>(view.layout->key_format);
   const size_t page_scores = n_rows * kTokensPerPage;

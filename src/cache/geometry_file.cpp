@@ -14,7 +14,7 @@ constexpr uint32_t kMostHeads = 1u << 16;
 constexpr uint32_t kMostHeadDim = 1u << 16;
 constexpr uint32_t kMostWindow = 1u << 31;
 
-constexpr size_t kHeaderValues = 3;
+constexpr size_t kGeometryHeaderValues = 3;
 
 }  // namespace
 
@@ -35,11 +35,11 @@ std::vector<uint32_t> geometry_values(const Geometry& geometry) {
 Geometry read_geometry(const SectionFile& file) {
   const std::vector<uint32_t> values = file.get_values<uint32_t>("geometry");
   const auto fail = [&] { file.fail_section("geometry", "it is no shape of a model"); };
-  if (values.size() < kHeaderValues || values[0] > kMostLayers) fail();
+  if (values.size() < kGeometryHeaderValues || values[0] > kMostLayers) fail();
   const size_t n_layers = values[0];
-  const bool has_windows = values.size() == kHeaderValues + 2 * n_layers + 1;
-  if (!has_windows && values.size() != kHeaderValues + n_layers) fail();
-  const std::span<const uint32_t> layers = std::span(values).subspan(kHeaderValues);
+  const bool has_windows = values.size() == kGeometryHeaderValues + 2 * n_layers + 1;
+  if (!has_windows && values.size() != kGeometryHeaderValues + n_layers) fail();
+  const std::span<const uint32_t> layers = std::span(values).subspan(kGeometryHeaderValues);
   Geometry geometry;
   geometry.n_layers = n_layers;
   geometry.n_heads = values[1];

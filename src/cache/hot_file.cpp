@@ -8,7 +8,7 @@ namespace quire {
 
 namespace {
 
-constexpr size_t kHeaderValues = 4;
+constexpr size_t kHotHeaderValues = 4;
 constexpr uint32_t kMostHits = (1u << 28) - 1;
 
 uint64_t page_value(const HotPages::Page& page) {
@@ -67,12 +67,12 @@ SavedHot SavedHot::read(const SectionFile& file, const Recipe& recipe, const Geo
   const size_t n_coded =
       n_sealed.empty() ? 0 : *std::max_element(n_sealed.begin(), n_sealed.end()) * kTokensPerPage;
   const size_t n_most = (n_coded + settings.page_tokens - 1) / settings.page_tokens;
-  if (values.size() < kHeaderValues || values[3] > n_most || values.size() - kHeaderValues < values[3])
+  if (values.size() < kHotHeaderValues || values[3] > n_most || values.size() - kHotHeaderValues < values[3])
     fail();
   SavedHot saved;
   saved.counters = {values[0], values[1], values[2]};
-  for (size_t i = 0; i < values.size() - kHeaderValues; ++i) {
-    const uint64_t value = values[kHeaderValues + i];
+  for (size_t i = 0; i < values.size() - kHotHeaderValues; ++i) {
+    const uint64_t value = values[kHotHeaderValues + i];
     if (i < values[3]) {
       saved.pages.push_back(page_of(value));
       if (page_value(saved.pages.back()) != value || !page_fits(saved.pages.back())) fail();

@@ -8,7 +8,7 @@ namespace quire {
 namespace {
 
 constexpr std::string_view kNames[] = {"budget", "mass", "candidates", "dense", "queries"};
-constexpr double kMostLayers = 4096;
+constexpr double kMostDenseLayers = 4096;
 
 }  // namespace
 
@@ -39,7 +39,7 @@ void IndexSettings::parse(std::string_view name, std::string_view value) {
     if (value != "max" && value != "mean") fail_("queries= takes max or mean");
     budget_.mean_query = value == "mean";
   } else if (name == "dense") {
-    budget_.dense_layers = static_cast<size_t>(parse_setting_whole(fail_, name, value, 0, kMostLayers));
+    budget_.dense_layers = static_cast<size_t>(parse_setting_whole(fail_, name, value, 0, kMostDenseLayers));
   } else if (value.ends_with('%')) {
     budget_.candidates =
         parse_setting_number(fail_, name, value.substr(0, value.size() - 1), 0.01, 100) / 100;

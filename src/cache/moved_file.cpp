@@ -8,9 +8,7 @@ namespace quire {
 
 namespace {
 
-constexpr size_t kHeaderValues = 2;
-// Positions are u32, and further tokens may come.
-constexpr size_t kMostTokens = size_t{1} << 31;
+constexpr size_t kMovedHeaderValues = 2;
 
 bool gathers_reserve(const Recipe& recipe) {
   return recipe.coded && recipe.keep.given() && !is_partial(recipe.keep);
@@ -50,13 +48,14 @@ void check_rows(const SectionFile& file, const Retention& retention, const HeadR
 
 void read_dropping(const SectionFile& file, const Recipe& recipe, const Geometry& geometry, size_t n_tokens,
                    std::span<const uint32_t> values, SavedMoves& saved) {
-  if (n_tokens > kMostTokens) file.fail_section("rows", "it counts more tokens than a sequence can have");
+  if (n_tokens > kMostSavedTokens)
+    file.fail_section("rows", "it counts more tokens than a sequence can have");
   size_t n_heads = 0;
   for (size_t layer = 0; layer < geometry.n_layers; ++layer) n_heads += dropping_heads(geometry, layer);
-  if (values.size() < kHeaderValues) file.fail_section("moved", "its length is wrong");
+  if (values.size() < kMovedHeaderValues) file.fail_section("moved", "its length is wrong");
   saved.n_generated = values[0];
   const size_t n_rows = values[1];
-  std::span<const uint32_t> rest = values.subspan(kHeaderValues);
+  std::span<const uint32_t> rest = values.subspan(kMovedHeaderValues);
   if (n_heads == 0 ? !rest.empty() : rest.size() % n_heads != 0 || rest.size() / n_heads != 2 * n_rows) {
     file.fail_section("moved", "its length is wrong");
   }

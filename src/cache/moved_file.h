@@ -19,6 +19,9 @@
 
 namespace quire {
 
+// Of a saved sequence: positions are u32, and further tokens may come.
+constexpr size_t kMostSavedTokens = size_t{1} << 31;
+
 // Whether the caches of a recipe have such rows, and their files this section.
 bool has_moved_rows(const Recipe& recipe);
 // Of a cache whose recipe has.

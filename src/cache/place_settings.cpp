@@ -24,11 +24,6 @@ std::string bytes_text(uint64_t n_bytes) {
   return std::to_string(n_bytes);
 }
 
-std::string quoted(std::string_view text) {
-  std::string shown(text.substr(0, 40));
-  return "'" + shown + "'";
-}
-
 uint64_t parse_bytes(std::string_view name, std::string_view text, const SettingError& fail) {
   std::string_view digits = text;
   uint64_t unit = 1;
@@ -41,7 +36,7 @@ uint64_t parse_bytes(std::string_view name, std::string_view text, const Setting
   if (error != std::errc() || end != digits.data() + digits.size() || n == 0 || n > kMostBytes / unit) {
     fail(std::string(name) + "= takes a number of bytes from 1 to " +
          bytes_text(kMostBytes / 1'000'000'000'000 * 1'000'000'000'000) + ", such as 500M or 8G, not " +
-         quoted(text));
+         shown_in_quotes(text));
   }
   return n * unit;
 }
@@ -50,7 +45,7 @@ std::string parse_path(std::string_view text, const SettingError& fail) {
   if (text.empty()) fail("path= of place=disk names no folder");
   for (const char c : text) {
     if (c < ' ' || c > '~' || c == '(' || c == ')' || c == ',') {
-      fail("path= takes letters of ASCII but no commas and parentheses, not " + quoted(text));
+      fail("path= takes letters of ASCII but no commas and parentheses, not " + shown_in_quotes(text));
     }
   }
   return std::string(text);
@@ -60,7 +55,7 @@ PagePlace::Device parse_device(std::string_view text, const SettingError& fail) 
   for (size_t i = 0; i < std::size(kDevices); ++i) {
     if (text == kDevices[i]) return static_cast<PagePlace::Device>(i);
   }
-  fail("device= takes best, io_uring or threads, not " + quoted(text));
+  fail("device= takes best, io_uring or threads, not " + shown_in_quotes(text));
   return PagePlace::Device::kBest;
 }
 
@@ -113,7 +108,7 @@ PagePlace parse_place(std::string_view text, const SettingError& fail) {
   if (name == "disk") place.kind = PagePlace::Kind::kDisk;
   if (name == "host") place.kind = PagePlace::Kind::kHost;
   if (!place.given() && name != "memory")
-    fail("place= takes memory, host or disk(path=...), not " + quoted(name));
+    fail("place= takes memory, host or disk(path=...), not " + shown_in_quotes(name));
   const std::string what = std::string("place=").append(name);
   if (open != std::string_view::npos) {
     if (!text.ends_with(')')) fail("the parenthesis of " + what + "( is not closed");
@@ -128,7 +123,7 @@ PagePlace parse_place(std::string_view text, const SettingError& fail) {
       names.push_back(key);
       if (!place.given() || equals == std::string_view::npos ||
           !parse_setting(key, setting.substr(equals + 1), fail, place)) {
-        fail(quoted(setting) + " is not a setting of " + what +
+        fail(shown_in_quotes(setting) + " is not a setting of " + what +
              (place.given() ? std::string("; ") + settings_of(place.kind) + " are" : std::string()));
       }
     }

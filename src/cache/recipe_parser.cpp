@@ -24,12 +24,6 @@ std::string nearest(std::string_view word, const std::vector<std::string_view>& 
   return std::string(*std::min_element(known.begin(), known.end(), closer));
 }
 
-// At most 40 characters of what was given, so that an error stays a sentence.
-std::string shown(std::string_view text) {
-  constexpr size_t kMost = 40;
-  return text.size() <= kMost ? std::string(text) : std::string(text.substr(0, kMost)) + "...";
-}
-
 std::vector<std::string_view> format_names() {
   std::vector<std::string_view> names;
   for (const FormatInfo& entry : kFormats) names.emplace_back(entry.name);

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "kernels/ops.h"
+#include "store/page_count.h"
 
 namespace quire {
 
@@ -29,7 +30,7 @@ void visit_scores(const LayerView& view, size_t kv_head, const QueryRows& querie
 
 void score_all_rows(const LayerView& view, size_t kv_head, const QueryRows& queries, const HeadFrames* frames,
                     AttendScratch& scratch, std::vector<float>& scores) {
-  const size_t n_pages = (view.n_tokens + kTokensPerPage - 1) / kTokensPerPage;
+  const size_t n_pages = pages_for(view.n_tokens);
   scores.assign(n_pages * queries.group * kTokensPerPage, -std::numeric_limits<float>::infinity());
   visit_scores(view, kv_head, queries, frames, scratch, [&](Parts::Kind kind, size_t page, uint64_t rows) {
     for (; rows != 0; rows &= rows - 1) {

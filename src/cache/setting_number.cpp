@@ -10,8 +10,6 @@ namespace {
 
 constexpr double kMostRows = 1e9;
 
-std::string shown(std::string_view value) { return std::string("'").append(value.substr(0, 40)).append("'"); }
-
 double as_printed(double x) {
   const std::string text = number_text(x);
   std::from_chars(text.data(), text.data() + text.size(), x);
@@ -19,6 +17,15 @@ double as_printed(double x) {
 }
 
 }  // namespace
+
+std::string shown(std::string_view text) {
+  constexpr size_t kMost = 40;
+  return text.size() <= kMost ? std::string(text) : std::string(text.substr(0, kMost)) + "...";
+}
+
+std::string shown_in_quotes(std::string_view text) {
+  return std::string("'").append(shown(text)).append("'");
+}
 
 std::string number_text(double x) {
   char text[32];
@@ -32,7 +39,7 @@ double parse_setting_number(const SettingError& fail, std::string_view name, std
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), x);
   if (error != std::errc() || end != value.data() + value.size() || !(x >= least && x <= most)) {
     fail(std::string(name) + "= takes a number from " + number_text(least) + " to " + number_text(most) +
-         ", not " + shown(value));
+         ", not " + shown_in_quotes(value));
   }
   return as_printed(x);
 }
@@ -40,7 +47,7 @@ double parse_setting_number(const SettingError& fail, std::string_view name, std
 double parse_setting_whole(const SettingError& fail, std::string_view name, std::string_view value,
                            double least, double most) {
   const double x = parse_setting_number(fail, name, value, least, most);
-  if (x != std::floor(x)) fail(std::string(name) + "= takes a whole number, not " + shown(value));
+  if (x != std::floor(x)) fail(std::string(name) + "= takes a whole number, not " + shown_in_quotes(value));
   return x;
 }
 

@@ -1,4 +1,4 @@
-// Numbers in the settings of recipes.
+// Numbers in the settings of recipes, and how errors show what was given.
 #pragma once
 
 #include <functional>
@@ -11,6 +11,11 @@ namespace quire {
 
 // Called with what is wrong; does not return.
 using SettingError = std::function<void(const std::string&)>;
+
+// At most 40 characters of what was given, so that an error stays a sentence.
+std::string shown(std::string_view text);
+// The same in quotes.
+std::string shown_in_quotes(std::string_view text);
 
 // Ten digits at most.
 std::string number_text(double x);

@@ -11,7 +11,7 @@ namespace quire {
 namespace {
 
 constexpr std::string_view kFormat = "quire.butler";
-constexpr std::string_view kVersion = "1";
+constexpr std::string_view kButlerVersion = "1";
 // More than any model has; sums and products of two stay far from 2^64.
 constexpr size_t kMostOfAnything = 1 << 20;
 
@@ -118,7 +118,7 @@ std::vector<std::byte> encode_butler(const ButlerWeights& weights, std::string_v
                                      SafetensorsType type, const SafetensorsMetadata& more) {
   SafetensorsWriter writer;
   writer.add_text("format", std::string(kFormat));
-  writer.add_text("version", std::string(kVersion));
+  writer.add_text("version", std::string(kButlerVersion));
   writer.add_text("model", std::string(fingerprint));
   for (const Field& field : kFields) {
     writer.add_text(field.name, std::to_string(weights.geometry.*field.value));
@@ -142,8 +142,8 @@ ButlerWeights decode_butler(const SafetensorsFile& file, std::string_view finger
   if (format == file.metadata().end() || format->second != kFormat) {
     fail(file, "this safetensors file holds no predictor; `quire train-butler` makes one");
   }
-  if (const std::string version = text_of(file, "version"); version != kVersion) {
-    fail(file, std::string("predictors of another version than ").append(kVersion) + " are not known");
+  if (const std::string version = text_of(file, "version"); version != kButlerVersion) {
+    fail(file, std::string("predictors of another version than ").append(kButlerVersion) + " are not known");
   }
   const ButlerGeometry geometry = read_geometry(file, model);
   if (text_of(file, "model") != fingerprint) {

@@ -19,7 +19,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "values lie in the file as they lie in memory");
 
 constexpr std::string_view kMagic = "QUIRECAL";
-constexpr uint32_t kVersion = 2;
+constexpr uint32_t kCalibrationVersion = 2;
 constexpr size_t kFingerprintBytes = 16;
 constexpr size_t kHeaderBytes = kMagic.size() + 4 * sizeof(uint32_t) + kFingerprintBytes;
 
@@ -103,9 +103,9 @@ void check_whole(std::span<const std::byte> bytes, const std::string& name) {
     reader.fail("this is no calibration file");
   }
   const size_t version = reader.take_u32();
-  if (version != kVersion) {
+  if (version != kCalibrationVersion) {
     reader.fail("calibration files of version " + std::to_string(version) +
-                " are not known; this Quire reads " + std::to_string(kVersion) +
+                " are not known; this Quire reads " + std::to_string(kCalibrationVersion) +
                 ", which `quire calibrate` makes");
   }
   if (bytes.size() < kHeaderBytes + sizeof(uint64_t)) reader.fail("the calibration is cut short");
@@ -134,7 +134,7 @@ std::vector<std::byte> encode_calibration(const Calibration& calibration, std::s
   const Geometry& geometry = calibration.geometry;
   std::vector<std::byte> bytes;
   put(bytes, kMagic.data(), kMagic.size());
-  put_u32(bytes, kVersion);
+  put_u32(bytes, kCalibrationVersion);
   put_u32(bytes, geometry.n_layers);
   put_u32(bytes, geometry.n_heads);
   put_u32(bytes, geometry.head_dim);

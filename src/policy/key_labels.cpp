@@ -7,20 +7,15 @@
 
 #include "base/half.h"
 #include "kernels/ops.h"
+#include "policy/digest_half.h"
 
 namespace quire {
 
 namespace {
 
-constexpr float kLargestHalf = 65504.0f;
-
 size_t width_of(size_t bits) { return bits <= 2 ? 2 : bits <= 4 ? 4 : 8; }
 
-uint16_t to_half(float x) { return f32_to_f16(std::clamp(x, -kLargestHalf, kLargestHalf)); }
-
-void put_half(std::byte* at, size_t i, uint16_t half) {
-  std::memcpy(at + i * sizeof half, &half, sizeof half);
-}
+uint16_t to_half(float x) { return f32_to_f16(std::clamp(x, -kLargestDigestHalf, kLargestDigestHalf)); }
 
 void put_code(const LabelLayout& layout, std::byte* codes, size_t token, unsigned code) {
   const size_t n_bytes = layout.channel_bytes();
@@ -60,8 +55,8 @@ void write_label(const LabelLayout& layout, const float* row, size_t token, std:
   const uint16_t step_half = to_half((*largest - *least) / most_code);
   const float zero = f16_to_f32(zero_half);
   const float step = f16_to_f32(step_half);
-  put_half(digest, token, step_half);
-  put_half(digest + layout.zeros_offset(), token, zero_half);
+  put_digest_half(digest, token, step_half);
+  put_digest_half(digest + layout.zeros_offset(), token, zero_half);
   for (size_t j = 0; j < layout.n_channels; ++j) {
     // Not clamp(): what is no number becomes 0.
     const float code =
@@ -118,8 +113,8 @@ void write_labels(const LabelLayout& layout, std::span<const uint16_t> channels,
 
 void clear_labels(const LabelLayout& layout, size_t first, std::byte* digest) {
   for (size_t token = first; token < kTokensPerPage; ++token) {
-    put_half(digest, token, 0);
-    put_half(digest + layout.zeros_offset(), token, 0);
+    put_digest_half(digest, token, 0);
+    put_digest_half(digest + layout.zeros_offset(), token, 0);
     for (size_t j = 0; j < layout.n_channels; ++j) {
       put_code(layout, digest + layout.codes_offset() + j * layout.channel_bytes(), token, 0);
     }

@@ -7,18 +7,14 @@
 
 #include "base/half.h"
 #include "kernels/ops.h"
+#include "policy/digest_half.h"
 
 namespace quire {
 
 namespace {
 
 constexpr float kLargestCode = 127.0f;
-constexpr float kLargestHalf = 65504.0f;
 constexpr float kLargestBF16 = 0x1.fep127f;
-
-void put_half(std::byte* at, size_t i, uint16_t half) {
-  std::memcpy(at + i * sizeof half, &half, sizeof half);
-}
 
 // As rows of the cache are rounded: what would round up to infinity does not, and no number stays none.
 uint16_t to_bf16(float x) {
@@ -46,15 +42,16 @@ void project_row(const float* keys, const float* projection, size_t head_dim, si
 }
 
 void put_bf16(const ProjectedLayout& layout, const float* values, size_t token, std::byte* digest) {
-  for (size_t j = 0; j < layout.dim; ++j) put_half(digest, j * kTokensPerPage + token, to_bf16(values[j]));
+  for (size_t j = 0; j < layout.dim; ++j)
+    put_digest_half(digest, j * kTokensPerPage + token, to_bf16(values[j]));
 }
 
 void put_int8(const ProjectedLayout& layout, const float* values, size_t token, std::byte* digest) {
   float most = 0;
   for (size_t j = 0; j < layout.dim; ++j) most = std::max(most, std::fabs(values[j]));
-  const uint16_t scale_half = f32_to_f16(std::min(most / kLargestCode, kLargestHalf));
+  const uint16_t scale_half = f32_to_f16(std::min(most / kLargestCode, kLargestDigestHalf));
   const float scale = f16_to_f32(scale_half);
-  put_half(digest, token, scale_half);
+  put_digest_half(digest, token, scale_half);
   for (size_t j = 0; j < layout.dim; ++j) {
     // Not clamp(): what is no number becomes a code too.
     const float x = scale > 0 ? std::nearbyint(values[j] / scale) : 0;

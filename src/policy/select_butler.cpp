@@ -10,14 +10,13 @@
 #include "policy/butler_predictor.h"
 #include "policy/highest.h"
 #include "policy/projected_keys.h"
+#include "store/page_count.h"
 
 namespace quire {
 
 namespace {
 
 constexpr size_t kStateHeader = 2;
-
-size_t pages_for(size_t n_tokens) { return (n_tokens + kTokensPerPage - 1) / kTokensPerPage; }
 
 // How the heads of a group make one value of a row; in the order of the setting's words.
 enum class Pooling : uint8_t { kSum, kProbability, kScore };

@@ -8,6 +8,7 @@
 #include "kernels/ops.h"
 #include "policy/highest.h"
 #include "policy/key_labels.h"
+#include "store/page_count.h"
 
 namespace quire {
 
@@ -15,8 +16,6 @@ namespace {
 
 using Channels = std::vector<uint16_t>;
 using HeadChannels = std::vector<std::vector<Channels>>;  // [layer][kv_head]
-
-size_t pages_for(size_t n_tokens) { return (n_tokens + kTokensPerPage - 1) / kTokensPerPage; }
 
 class SelectDoubleSparse : public Selector {
  public:

@@ -4,13 +4,12 @@
 #include <vector>
 
 #include "base/error.h"
+#include "store/page_count.h"
 #include "store/store.h"
 
 namespace quire {
 
 namespace {
-
-size_t pages_for(size_t n_tokens) { return (n_tokens + kTokensPerPage - 1) / kTokensPerPage; }
 
 // Whatever lies behind the last token is of no sequence: it is left over from other ones.
 void clear_rows_from(const LayerLayout& layer, size_t slot, std::byte* page) {

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "store/page_count.h"
 #include "store/store.h"
 
 namespace quire {
@@ -57,7 +58,7 @@ void Store::copy_row(size_t layer, size_t kv_head, size_t position, size_t slot,
 void Store::reorder_rows(size_t layer, size_t kv_head, std::span<const uint32_t> order) const {
   const RowLayout& layout = layouts_[layer].open;
   const std::span<const PageRef> open = std::span(pages_[layer]).subspan(view(layer, n_tokens_).n_sealed());
-  const size_t n_pages = (order.size() + kTokensPerPage - 1) / kTokensPerPage;
+  const size_t n_pages = pages_for(order.size());
   auto before = std::make_unique<std::byte[]>(n_pages * layout.head_bytes());
   for (size_t page = 0; page < n_pages; ++page) {
     std::memcpy(before.get() + page * layout.head_bytes(), open[page]->data + layout.key_offset(kv_head),
@@ -79,7 +80,7 @@ void Store::drop_rows(size_t layer, size_t n_open, size_t n_kept) {
   left_[layer] += n_open - n_kept;
   std::vector<PageRef>& pages = pages_[layer];
   const size_t n_sealed = view(layer, n_tokens_).n_sealed();
-  pages.resize(n_sealed + (n_kept + kTokensPerPage - 1) / kTokensPerPage);
+  pages.resize(n_sealed + pages_for(n_kept));
 }
 
 void Store::keep_sinks(size_t layer) {

@@ -7,13 +7,12 @@
 #include "base/error.h"
 #include "kernels/ops.h"
 #include "store/outside.h"
+#include "store/page_count.h"
 #include "store/sealing.h"
 
 namespace quire {
 
-namespace {
-size_t pages_for(size_t n_tokens) { return (n_tokens + kTokensPerPage - 1) / kTokensPerPage; }
-}  // namespace
+namespace {}  // namespace
 
 Store::Store(std::vector<LayerLayout> layouts, PagePool& pool, std::shared_ptr<Tier> tier)
     : tier_(std::move(tier)),

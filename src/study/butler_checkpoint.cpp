@@ -91,8 +91,8 @@ std::string difference(const std::string& theirs, const std::string& ours) {
   for (int words = 0; start > 0 && words < 2; --start) words += theirs[start - 1] == ' ';
   if (start > 0) ++start;
   constexpr size_t kShown = 40;
-  return quoted(theirs.substr(start, kShown)) + " there, " +
-         quoted(ours.substr(std::min(start, ours.size()), kShown)) + " here";
+  return in_quotes(theirs.substr(start, kShown)) + " there, " +
+         in_quotes(ours.substr(std::min(start, ours.size()), kShown)) + " here";
 }
 
 void check_history(const Reader& file, const std::vector<float>& numbers, size_t per_check, size_t n_losses) {

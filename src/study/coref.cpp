@@ -111,7 +111,7 @@ size_t rank_of(std::span<const float> logits, int32_t token) {
 }
 
 // Sums over items.
-struct Run {
+struct CorefRun {
   Recipe recipe;
   double accuracy = 0;
   double coverage = 0;
@@ -120,9 +120,9 @@ struct Run {
   double nll = 0;
 };
 
-class Measurement {
+class CorefMeasurement {
  public:
-  Measurement(Engine& engine, const CorefOptions& options) : stepper_(engine), engine_(engine) {
+  CorefMeasurement(Engine& engine, const CorefOptions& options) : stepper_(engine), engine_(engine) {
     run_of(Recipe{});
     for (const Recipe& recipe : options.recipes) rows_.push_back(run_of(recipe));
   }
@@ -136,7 +136,7 @@ class Measurement {
   }
 
   void ask(size_t run, const Item& item) {
-    Run& own = runs_[run];
+    CorefRun& own = runs_[run];
     Cache cache = engine_.make_cache(own.recipe);
     CacheTally tally;
     stepper_.prefill(cache, item.text);
@@ -168,7 +168,7 @@ class Measurement {
     return runs_.size() - 1;
   }
 
-  Coref row(const Run& run) const {
+  Coref row(const CorefRun& run) const {
     const auto n = static_cast<double>(n_items_);
     const auto n_name = static_cast<double>(n_name_tokens_);
     Coref row;
@@ -187,8 +187,8 @@ class Measurement {
 
   Stepper stepper_;
   Engine& engine_;
-  std::vector<Run> runs_;     // the first is `full`
-  std::vector<size_t> rows_;  // [recipe asked for] its run
+  std::vector<CorefRun> runs_;  // the first is `full`
+  std::vector<size_t> rows_;    // [recipe asked for] its run
   size_t n_items_ = 0;
   size_t n_tokens_ = 0;
   size_t n_name_tokens_ = 0;
@@ -209,7 +209,7 @@ std::vector<Coref> measure_coref(Engine& engine, const CorefOptions& options) {
   for (size_t i = options.first_item; i < made.size(); ++i) {
     items.push_back(encode(engine.tokenizer(), made[i], most_tokens));
   }
-  Measurement measurement(engine, options);
+  CorefMeasurement measurement(engine, options);
   const size_t n_all = items.size() * measurement.n_runs();
   size_t n_done = 0;
   for (const Item& item : items) {

@@ -16,12 +16,12 @@ constexpr uint64_t kNameSalt = 0xc03ef;
 constexpr uint64_t kItemSalt = 0xc03f0;
 
 // How a place comes in, and how a question comes back to it.
-struct Frame {
+struct QuestionFrame {
   Text lead;
   Text question;
 };
 
-constexpr std::array<Frame, 16> kFrames = {{
+constexpr std::array<QuestionFrame, 16> kQuestionFrames = {{
     {"We spent that winter in a small town in the hills called",
      "The town in the hills where we spent the winter, as I told you, was called"},
     {"My grandmother was born in a fishing village by the name of",
@@ -192,7 +192,7 @@ std::vector<CorefItem> make_coref_items(uint64_t seed, size_t n) {
   for (size_t i = 0; i < n; ++i) {
     CorefItem& item = items[i];
     Random random = random_of(seed, kItemSalt, i);
-    const Frame& frame = pick(random, std::span<const Frame>(kFrames));
+    const QuestionFrame& frame = pick(random, std::span<const QuestionFrame>(kQuestionFrames));
     do {
       item.name = make_name(names);
     } while (!used.insert(item.name).second);

@@ -46,8 +46,8 @@ double log_normalizer(std::span<const float> logits) {
 }
 
 // One cache that steps through the text, and what it was seen to do.
-struct Run {
-  Run(Engine& engine, const Recipe& recipe)
+struct ComparedRun {
+  ComparedRun(Engine& engine, const Recipe& recipe)
       : cache(engine.make_cache(recipe)), logits(engine.config().vocabulary) {
     cache.measure_mass(true);
   }
@@ -113,14 +113,14 @@ class Comparison {
     engine_.forward(tokens, runs_[run].cache, workspace_);
   }
 
-  void compare(Run& run, const int32_t* target) {
+  void compare(ComparedRun& run, const int32_t* target) {
     const std::vector<float>& reference = runs_[0].logits;
     run.kl.push_back(&run == &runs_[0] ? 0 : kl_divergence(reference, run.logits));
     run.n_same += most_likely(reference) == most_likely(run.logits);
     if (target != nullptr) run.perplexity.add(negative_log_likelihood(run.logits, *target));
   }
 
-  Divergence summary(const Run& run) const {
+  Divergence summary(const ComparedRun& run) const {
     Divergence row;
     const auto n = static_cast<double>(run.kl.size());
     row.recipe = run.cache.recipe();
@@ -143,7 +143,7 @@ class Comparison {
 
   Engine& engine_;
   Workspace workspace_;
-  std::vector<Run> runs_;
+  std::vector<ComparedRun> runs_;
   std::vector<size_t> rows_;  // [recipe asked for] its run
 };
 

@@ -13,7 +13,7 @@
 namespace quire {
 namespace {
 
-constexpr uint64_t kStartSalt = 0x57a27;
+constexpr uint64_t kHaystackSalt = 0x57a27;
 constexpr uint64_t kPlaceSalt = 0x91ace;
 
 // A fact in tokens.
@@ -82,7 +82,7 @@ Trial make_trial(const Engine& engine, const TokenText& text, uint64_t seed, siz
   check_lengths(engine, text, trial.questions, n_prompt);
   const bool begins = tokenizer.add_bos() && tokenizer.bos_id();
   const size_t n_haystack = n_prompt - longest_question(trial.questions) - size_t{begins};
-  Random start_random = random_of(seed, kStartSalt);
+  Random start_random = random_of(seed, kHaystackSalt);
   const size_t start = below(start_random, text.last_start(n_haystack) + 1);
   std::vector<Tokens> statements;
   for (const Question& question : trial.questions) statements.push_back(question.statement);
@@ -95,7 +95,7 @@ Trial make_trial(const Engine& engine, const TokenText& text, uint64_t seed, siz
 }
 
 // What was seen of one recipe, or of the haystacks without facts.
-struct Run {
+struct RecallRun {
   Recipe recipe;
   CacheTally tally;
   std::vector<AnswerScore> answers;  // in the order asked: seed, length, fact
@@ -107,9 +107,9 @@ struct Answered {
   size_t length;  // index of options.prompt_tokens
 };
 
-class Measurement {
+class RecallMeasurement {
  public:
-  Measurement(Engine& engine, const RecallOptions& options)
+  RecallMeasurement(Engine& engine, const RecallOptions& options)
       : engine_(engine), stepper_(engine), options_(options) {
     run_of(Recipe{});
     for (const Recipe& recipe : options.recipes) rows_.push_back(run_of(recipe));
@@ -146,10 +146,10 @@ class Measurement {
   void ask_all(const Trial& trial, size_t length) {
     for (const Question& question : trial.questions) answered_.push_back({question.kind, length});
     ask(without_, trial.without, trial.questions);
-    for (Run& run : runs_) ask(run, trial.with_facts, trial.questions);
+    for (RecallRun& run : runs_) ask(run, trial.with_facts, trial.questions);
   }
 
-  void ask(Run& run, const Tokens& haystack, const std::vector<Question>& questions) {
+  void ask(RecallRun& run, const Tokens& haystack, const std::vector<Question>& questions) {
     Cache cache = engine_.make_cache(run.recipe);
     stepper_.prefill(cache, haystack);
     for (const Question& question : questions) {
@@ -168,7 +168,7 @@ class Measurement {
   }
 
   template <typename Wanted>
-  RecallScore score_of(const Run& run, const Wanted& wanted) const {
+  RecallScore score_of(const RecallRun& run, const Wanted& wanted) const {
     RecallScore score;
     for (size_t i = 0; i < answered_.size(); ++i) {
       if (!wanted(answered_[i])) continue;
@@ -185,7 +185,7 @@ class Measurement {
     return score;
   }
 
-  Recall row(const Run& run) const {
+  Recall row(const RecallRun& run) const {
     Recall row;
     row.recipe = run.recipe;
     row.all = score_of(run, [](const Answered&) { return true; });
@@ -206,9 +206,9 @@ class Measurement {
   Engine& engine_;
   Stepper stepper_;
   const RecallOptions& options_;
-  Run without_;               // `full`, of haystacks without facts
-  std::vector<Run> runs_;     // the first is `full`
-  std::vector<size_t> rows_;  // [recipe asked for] its run
+  RecallRun without_;            // `full`, of haystacks without facts
+  std::vector<RecallRun> runs_;  // the first is `full`
+  std::vector<size_t> rows_;     // [recipe asked for] its run
   std::vector<Answered> answered_;
   size_t n_asked_ = 0;
 };
@@ -234,7 +234,7 @@ double RecallScore::score() const {
 std::vector<Recall> measure_recall(Engine& engine, std::string_view text, const RecallOptions& options) {
   check(options);
   const TokenText tokens(engine.tokenizer(), text);
-  Measurement measurement(engine, options);
+  RecallMeasurement measurement(engine, options);
   measurement.measure(tokens);
   return measurement.rows();
 }

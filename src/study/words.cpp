@@ -57,7 +57,7 @@ constexpr std::array<Word, 24> kBeings = {
     "nurses",  "farmers", "soldiers", "monks",  "dancers",  "pirates", "tailors", "doctors",
     "thieves", "hunters", "cousins",  "goats",  "poets",    "cooks",   "pilots",  "neighbours"};
 
-constexpr std::array<Word, 18> kNumbers = {
+constexpr std::array<Word, 18> kNumberWords = {
     "two",    "three",  "four",     "five",     "six",     "seven",   "eight",     "nine",     "ten",
     "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"};
 
@@ -69,7 +69,7 @@ std::span<const Word> adjectives() { return kAdjectives; }
 std::span<const Word> nouns() { return kNouns; }
 std::span<const Word> past_verbs() { return kVerbs; }
 std::span<const Word> plural_beings() { return kBeings; }
-std::span<const Word> number_words() { return kNumbers; }
+std::span<const Word> number_words() { return kNumberWords; }
 
 std::string concat(std::initializer_list<Word> parts) {
   std::string out;

@@ -15,8 +15,6 @@ namespace {
 using Json = nlohmann::json;
 using Text = TokenizerDocument::Text;
 
-constexpr std::string_view kSpaceMark = "\xE2\x96\x81";
-
 // A token of the list "added_tokens".
 struct AddedToken {
   Text text;

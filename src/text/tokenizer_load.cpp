@@ -20,8 +20,6 @@ namespace {
 constexpr std::string_view kEndTexts[] = {"<|im_end|>", "<|endoftext|>", "<|end_of_text|>", "<|eot_id|>",
                                           "<|eom_id|>", "<|end|>",       "<end_of_turn>"};
 
-constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581, SentencePiece's
-
 enum class Kind : uint8_t { kByteLevel, kPieces, kUnigram };
 
 Kind kind_of(const std::string& model) {

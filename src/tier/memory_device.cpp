@@ -14,13 +14,13 @@ namespace quire {
 
 namespace {
 
-constexpr size_t kDepth = 64;
+constexpr size_t kMemoryTransfers = 64;
 constexpr size_t kBlockBytes = size_t{4} << 20;
 
 class MemoryDevice : public SlabDevice {
  public:
   const char* name() const override { return "memory"; }
-  size_t depth() const override { return kDepth; }
+  size_t depth() const override { return kMemoryTransfers; }
 
   void start(std::span<const Transfer> transfers) override {
     for (const Transfer& transfer : transfers) finished_.push_back({transfer.tag, move(transfer)});

@@ -19,7 +19,7 @@ namespace quire {
 namespace {
 
 constexpr size_t kThreads = 8;  // as many transfers are at the disk at a time
-constexpr size_t kDepth = 64;
+constexpr size_t kThreadedTransfers = 64;
 
 int64_t move(int descriptor, const Transfer& transfer) {
   while (true) {
@@ -53,7 +53,7 @@ class ThreadDevice : public SlabDevice {
 
   const char* name() const override { return "threads"; }
   size_t alignment() const override { return file_.alignment(); }
-  size_t depth() const override { return kDepth; }
+  size_t depth() const override { return kThreadedTransfers; }
 
   void start(std::span<const Transfer> transfers) override {
     {

@@ -2,7 +2,7 @@
 
 namespace quire {
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   constexpr size_t kMaxShownBytes = 80;
   constexpr char kHexDigits[] = "0123456789abcdef";
   std::string shown = "'";
@@ -23,7 +23,7 @@ std::string Place::text() const {
   // append, not +: GCC 12 warns of an overlap that is not there (its bug 105651).
   if (total != 0)
     text.append(" ").append(std::to_string(index + 1)).append(" of ").append(std::to_string(total));
-  if (!name.empty()) text.append(" (").append(quoted(name)).append(")");
+  if (!name.empty()) text.append(" (").append(in_quotes(name)).append(")");
   return text;
 }
 

@@ -16,7 +16,7 @@ namespace quire {
 static_assert(std::endian::native == std::endian::little, "GGUF values are read as they lie in the file");
 
 // 'text' for a message: long texts cut, bytes that could break the line or the terminal as \xNN.
-std::string quoted(std::string_view text);
+std::string in_quotes(std::string_view text);
 
 // What is being read, for messages: "metadata entry 3 of 34 ('general.name')".
 struct Place {

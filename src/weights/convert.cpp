@@ -108,9 +108,9 @@ Conversion::RowOrder Conversion::order_of(const TensorInfo& tensor, uint64_t n_r
   const uint64_t head_rows = n_heads == 0 ? 0 : n_rows / n_heads;
   const uint64_t rotated = model_.get_uint_or(architecture_ + ".rope.dimension_count", head_rows);
   if (head_rows == 0 || n_rows % n_heads != 0 || rotated > head_rows || rotated % 2 != 0) {
-    throw Error(model_.path() + ": the " + std::to_string(n_rows) + " rows of tensor " + quoted(tensor.name) +
-                " are no " + std::to_string(n_heads) + " heads of which " + std::to_string(rotated) +
-                " dims rotate");
+    throw Error(model_.path() + ": the " + std::to_string(n_rows) + " rows of tensor " +
+                in_quotes(tensor.name) + " are no " + std::to_string(n_heads) + " heads of which " +
+                std::to_string(rotated) + " dims rotate");
   }
   return {head_rows, rotated};
 }
@@ -122,7 +122,7 @@ void Conversion::add_target(const TensorInfo& tensor) {
     target.order = order_of(tensor, tensor.row_length());
     if (target.order.head_rows > 0) {  // rows of one value
       if (!is_plain(tensor.type)) {
-        throw Error(model_.path() + ": the vector " + quoted(tensor.name) + " is of type " +
+        throw Error(model_.path() + ": the vector " + in_quotes(tensor.name) + " is of type " +
                     tensor_type_name(tensor.type) + ", whose values cannot be brought into another order");
       }
       std::swap(target.n_rows, target.row_length);
@@ -155,7 +155,7 @@ void Conversion::add_metadata(std::span<const MetadataEntry> more) {
 
 void Conversion::add_notes() {
   for (const auto& [type, names] : undivided_) {
-    std::string sentence = quoted(names.front());
+    std::string sentence = in_quotes(names.front());
     if (names.size() > 1)
       sentence.append(" and ").append(std::to_string(names.size() - 1)).append(" more tensors");
     sentence.append(names.size() > 1 ? " are written as " : " is written as ").append(tensor_type_name(type));
@@ -237,7 +237,7 @@ class TensorWriter {
       });
     });
     if (!fits) {
-      throw Error(model_.path() + ": tensor " + quoted(target.source->name) + " has a value that " +
+      throw Error(model_.path() + ": tensor " + in_quotes(target.source->name) + " has a value that " +
                   tensor_type_name(target.info.type) + " cannot hold (not finite, or beyond 65504)");
     }
   }

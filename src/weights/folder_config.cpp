@@ -18,7 +18,6 @@ namespace {
 constexpr uint64_t kMostLayers = 512;
 constexpr uint64_t kMostHeads = 4096;
 constexpr uint64_t kMostWidth = uint64_t{1} << 24;
-constexpr uint64_t kMostTokens = 0xffffffff;  // GGUF has them as u32
 
 // What the model class of transformers takes where config.json is silent; that of Gemma 3 with a vision tower
 // says only what is not as usual. 0: config.json must say it.
@@ -166,7 +165,7 @@ void read_sizes(const JsonReader& json, const Defaults& defaults, FolderConfig& 
   const uint64_t usual_dim = defaults.head_dim == 0 ? config.width / config.n_heads : defaults.head_dim;
   config.head_dim = json.count_or("head_dim", std::max<uint64_t>(usual_dim, 1), 4096);
   config.vocabulary = count("vocab_size", defaults.vocabulary, kMostWidth);
-  config.context_tokens = count("max_position_embeddings", defaults.context_tokens, kMostTokens);
+  config.context_tokens = count("max_position_embeddings", defaults.context_tokens, kMostFolderTokens);
   config.norm_epsilon = json.positive_or("rms_norm_eps", defaults.norm_epsilon);
 }
 
@@ -195,7 +194,7 @@ std::vector<bool> usual_windows(const JsonReader& json, const FolderConfig& conf
   if (config.family == Family::kQwen2 || config.family == Family::kQwen3) {
     const nlohmann::json* value = json.find("max_window_layers");
     const bool from_start = value != nullptr && value->is_number() && value->get<double>() == 0;
-    first = from_start ? 0 : json.count_or("max_window_layers", 28, kMostTokens);
+    first = from_start ? 0 : json.count_or("max_window_layers", 28, kMostFolderTokens);
   }
   for (uint64_t i = first; i < config.n_layers; ++i) windowed[i] = period == 0 || (i + 1) % period != 0;
   return windowed;
@@ -237,7 +236,7 @@ void read_windows(const JsonReader& json, FolderConfig& config) {
   if (may_have_windows(json, config)) {
     // Of a size that is not said, and no null: all have 4,096 but Phi-3, which then has no window.
     const bool unsaid = config.family != Family::kPhi3 && !json.says_null(key);
-    window = json.has(key) ? json.count(key, kMostTokens) : unsaid ? 4096 : 0;
+    window = json.has(key) ? json.count(key, kMostFolderTokens) : unsaid ? 4096 : 0;
     if (window > 0) config.windowed = usual_windows(json, config);
   }
   if (json.has("layer_types")) {

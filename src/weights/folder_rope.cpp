@@ -8,7 +8,6 @@
 namespace quire {
 namespace {
 
-constexpr uint64_t kMostTokens = 0xffffffff;  // GGUF has them as u32
 constexpr const char* kOriginal = "original_max_position_embeddings";
 constexpr uint64_t kPhi3OriginalContext = 4096;  // of its files that do not say
 
@@ -65,9 +64,9 @@ class RopeReader {
 
   // Where Phi-3 says it, beside the object, it goes before.
   uint64_t original_context() const {
-    if (json_.has(kOriginal)) return json_.count(kOriginal, kMostTokens);
+    if (json_.has(kOriginal)) return json_.count(kOriginal, kMostFolderTokens);
     const uint64_t unsaid = config_.family == Family::kPhi3 ? kPhi3OriginalContext : config_.context_tokens;
-    return scaling_.count_or(kOriginal, unsaid, kMostTokens);
+    return scaling_.count_or(kOriginal, unsaid, kMostFolderTokens);
   }
 
   // The base grows with the length beyond the trained one, max_position_embeddings.
@@ -75,7 +74,7 @@ class RopeReader {
     rope_.scaling = "dynamic";
     rope_.factor = scaling_.positive("factor");
     rope_.original_context = config_.context_tokens;
-    if (scaling_.has(kOriginal) && scaling_.count(kOriginal, kMostTokens) != rope_.original_context) {
+    if (scaling_.has(kOriginal) && scaling_.count(kOriginal, kMostFolderTokens) != rope_.original_context) {
       scaling_.fail(kOriginal, "differs from max_position_embeddings, which dynamic scaling goes by");
     }
   }

@@ -7,6 +7,8 @@
 
 namespace quire {
 
+constexpr uint64_t kMostFolderTokens = 0xffffffff;  // GGUF has them as u32
+
 // `config` has its family, head_dim and context_tokens already.
 FolderRope read_folder_rope(const JsonReader& json, const FolderConfig& config);
 

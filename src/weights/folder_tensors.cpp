@@ -95,7 +95,7 @@ std::vector<Wanted> wanted_tensors(const FolderConfig& config) {
   return wanted;
 }
 
-std::string shape_text(const std::vector<uint64_t>& shape) {
+std::string shape_in_words(const std::vector<uint64_t>& shape) {
   if (shape.size() > 4) return "of " + std::to_string(shape.size()) + " dimensions";
   std::string text;
   for (const uint64_t n : shape) text += (text.empty() ? "" : " x ") + std::to_string(n);
@@ -129,8 +129,8 @@ class Mapper {
     for (FolderTensor& tensor : tensors) {
       const auto [at, is_new] = tensors_.try_emplace(tensor.tensor.name, std::move(tensor));
       if (!is_new) {  // try_emplace leaves what it does not take
-        throw Error(folder_ + ": tensor " + quoted(tensor.tensor.name) + " is in two files, " +
-                    quoted(*at->second.file) + " and " + quoted(*tensor.file));
+        throw Error(folder_ + ": tensor " + in_quotes(tensor.tensor.name) + " is in two files, " +
+                    in_quotes(*at->second.file) + " and " + in_quotes(*tensor.file));
       }
     }
     prefixes_ = find_prefixes();
@@ -152,7 +152,7 @@ class Mapper {
 
   FolderTensor take(const std::string& name) {
     const auto found = tensors_.find(name);
-    if (found == tensors_.end()) throw Error(folder_ + ": the tensor " + quoted(name) + " is missing");
+    if (found == tensors_.end()) throw Error(folder_ + ": the tensor " + in_quotes(name) + " is missing");
     FolderTensor taken = std::move(found->second);
     tensors_.erase(found);
     return taken;
@@ -162,12 +162,12 @@ class Mapper {
     const FolderTensor source = take(name);
     const Safetensor& tensor = source.tensor;
     if (tensor.shape != wanted.shape) {
-      throw Error(*source.file + ": tensor " + quoted(name) + " is " + shape_text(tensor.shape) +
-                  ", where config.json wants " + shape_text(wanted.shape));
+      throw Error(*source.file + ": tensor " + in_quotes(name) + " is " + shape_in_words(tensor.shape) +
+                  ", where config.json wants " + shape_in_words(wanted.shape));
     }
     const std::optional<TensorType> type = type_of(tensor.dtype);
     if (!type) {
-      throw Error(*source.file + ": tensor " + quoted(name) + " is of the type " + tensor.dtype +
+      throw Error(*source.file + ": tensor " + in_quotes(name) + " is of the type " + tensor.dtype +
                   "; F32, F16 and BF16 are read");
     }
     TensorInfo info{wanted.gguf_name,
@@ -206,7 +206,7 @@ class Mapper {
     const std::span<const std::byte> data = output.tensor.data;
     if (type_of(output.tensor.dtype) != embedding.type || data.size() != embedding.size_bytes ||
         std::memcmp(data.data(), embedding.data, data.size()) != 0) {
-      throw Error(*output.file + ": tensor " + quoted(name) +
+      throw Error(*output.file + ": tensor " + in_quotes(name) +
                   " differs from the embedding, to which config.json ties it (tie_word_embeddings)");
     }
   }
@@ -225,7 +225,7 @@ class Mapper {
       if (is_vision(name)) {
         ++n_vision;
       } else if (!is_rotary_buffer(name)) {
-        throw Error(*source.file + ": tensor " + quoted(name) + " is not part of a model of this type");
+        throw Error(*source.file + ": tensor " + in_quotes(name) + " is not part of a model of this type");
       }
     }
     if (n_vision > 0) {

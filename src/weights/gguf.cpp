@@ -100,7 +100,7 @@ const MetadataValue* GgufFile::find(std::string_view key) const {
 
 const MetadataValue& GgufFile::require(std::string_view key) const {
   const MetadataValue* value = find(key);
-  if (value == nullptr) throw Error(path_ + ": the metadata key " + quoted(key) + " is missing");
+  if (value == nullptr) throw Error(path_ + ": the metadata key " + in_quotes(key) + " is missing");
   return *value;
 }
 
@@ -112,8 +112,8 @@ const MetadataArray& GgufFile::require_array(std::string_view key, const char* w
 }
 
 void GgufFile::fail_type(std::string_view key, const MetadataValue& found, const char* wanted) const {
-  throw Error(path_ + ": the metadata key " + quoted(key) + " has type " + metadata_value_type_name(found) +
-              ", but " + wanted + " is wanted");
+  throw Error(path_ + ": the metadata key " + in_quotes(key) + " has type " +
+              metadata_value_type_name(found) + ", but " + wanted + " is wanted");
 }
 
 uint64_t GgufFile::get_uint(std::string_view key) const {
@@ -122,7 +122,7 @@ uint64_t GgufFile::get_uint(std::string_view key) const {
       [&](const auto& held) -> uint64_t {
         if constexpr (kIsInteger<std::decay_t<decltype(held)>>) {
           if (const auto fitted = fit_integer<uint64_t>(held)) return *fitted;
-          throw Error(path_ + ": the metadata key " + quoted(key) + " is " + std::to_string(held) + " (" +
+          throw Error(path_ + ": the metadata key " + in_quotes(key) + " is " + std::to_string(held) + " (" +
                       metadata_value_type_name(value) + "), but it must not be negative");
         } else {
           fail_type(key, value, "an integer");
@@ -188,7 +188,7 @@ std::vector<int64_t> GgufFile::get_int_array(std::string_view key) const {
         const T element = load_element<T>(array, i);
         const auto fitted = fit_integer<int64_t>(element);
         if (!fitted) {
-          throw Error(path_ + ": value " + std::to_string(i) + " of the metadata key " + quoted(key) +
+          throw Error(path_ + ": value " + std::to_string(i) + " of the metadata key " + in_quotes(key) +
                       " is " + std::to_string(element) + ", which does not fit in i64");
         }
         values.push_back(*fitted);
@@ -238,7 +238,7 @@ const TensorInfo* GgufFile::find_tensor(std::string_view name) const {
 
 const TensorInfo& GgufFile::tensor(std::string_view name) const {
   const TensorInfo* found = find_tensor(name);
-  if (found == nullptr) throw Error(path_ + ": the tensor " + quoted(name) + " is missing");
+  if (found == nullptr) throw Error(path_ + ": the tensor " + in_quotes(name) + " is missing");
   return *found;
 }
 

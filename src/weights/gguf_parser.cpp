@@ -35,7 +35,7 @@ std::string describe_magic(std::string_view start) {
   for (const std::string_view old : {"lmgg", "tjgg", "fmgg", "algg"}) {
     if (start.starts_with(old)) return "this is a GGML file from before GGUF; convert it to GGUF";
   }
-  return "this is not a GGUF file: it begins with " + quoted(start.substr(0, 4)) + " instead of 'GGUF'";
+  return "this is not a GGUF file: it begins with " + in_quotes(start.substr(0, 4)) + " instead of 'GGUF'";
 }
 
 uint32_t swap_bytes(uint32_t value) {

@@ -26,7 +26,7 @@ void GgufFile::index_metadata() {
   std::sort(metadata_by_key_.begin(), metadata_by_key_.end(), less);
   const auto twin = std::adjacent_find(metadata_by_key_.begin(), metadata_by_key_.end(), same);
   if (twin == metadata_by_key_.end()) return;
-  throw Error(path_ + ": the metadata key " + quoted(metadata_[twin[0]].key) + " is there twice (" +
+  throw Error(path_ + ": the metadata key " + in_quotes(metadata_[twin[0]].key) + " is there twice (" +
               numbers_of("entries", twin[0], twin[1]) + ")");
 }
 
@@ -38,7 +38,7 @@ void GgufFile::index_tensors() {
   std::sort(tensors_by_name_.begin(), tensors_by_name_.end(), less);
   const auto twin = std::adjacent_find(tensors_by_name_.begin(), tensors_by_name_.end(), same);
   if (twin == tensors_by_name_.end()) return;
-  throw Error(path_ + ": tensor " + quoted(tensors_[twin[0]].name) + " is there twice (" +
+  throw Error(path_ + ": tensor " + in_quotes(tensors_[twin[0]].name) + " is there twice (" +
               numbers_of("tensors", twin[0], twin[1]) + ")");
 }
 

@@ -19,7 +19,7 @@ std::string shape_text(const std::vector<uint64_t>& shape) {
 }  // namespace
 
 void GgufParser::fail_tensor(const TensorInfo& tensor, const std::string& what) const {
-  cursor_.fail("tensor " + quoted(tensor.name) + " " + what);
+  cursor_.fail("tensor " + in_quotes(tensor.name) + " " + what);
 }
 
 void GgufParser::read_tensor_infos(uint64_t n_tensors) {

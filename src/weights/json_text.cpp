@@ -28,7 +28,7 @@ Json parse_json_object(std::string_view text, const std::string& path) {
     if (event == Json::parse_event_t::key) {
       const auto& key = parsed.get_ref<const std::string&>();
       if (!keys.back().insert(key).second)
-        throw Error(path + ": the key " + quire::quoted(key) + " is there twice");
+        throw Error(path + ": the key " + in_quotes(key) + " is there twice");
     }
     return true;
   };
@@ -61,7 +61,7 @@ std::string shown_json(const Json& value) {
   constexpr size_t kMostShown = 60;
   if (value.is_object()) return "an object";
   if (value.is_array()) return "an array of " + std::to_string(value.size());
-  if (value.is_string()) return quire::quoted(value.get_ref<const std::string&>());
+  if (value.is_string()) return in_quotes(value.get_ref<const std::string&>());
   return value.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, kMostShown);
 }
 

@@ -71,7 +71,7 @@ class Folder {
 [[noreturn]] void refuse_other_folder(const Folder& folder, const char* missing) {
   std::string sentence = folder.path() + ": this folder is no model, as it has no " + missing;
   if (const std::string gguf = folder.any_ending(".gguf"); !gguf.empty()) {
-    sentence.append("; it has GGUF files, of which one can be given: ").append(quire::quoted(gguf));
+    sentence.append("; it has GGUF files, of which one can be given: ").append(in_quotes(gguf));
   }
   throw Error(sentence);
 }
@@ -88,7 +88,7 @@ Shards find_shards(const Folder& folder) {
   if (!folder.has(kIndex)) {
     const std::string pickle = folder.any_ending(".bin");
     if (pickle.empty()) refuse_other_folder(folder, "model.safetensors and no index of shards");
-    throw Error(folder.path() + ": the tensors are in " + quire::quoted(pickle) +
+    throw Error(folder.path() + ": the tensors are in " + in_quotes(pickle) +
                 ", and only safetensors files are read (transformers writes them with save_pretrained)");
   }
   Shards shards;
@@ -99,7 +99,7 @@ Shards find_shards(const Folder& folder) {
   if (n_missing > 0) {
     const auto first = std::find_if(shards.files.begin(), shards.files.end(), is_missing);
     throw Error(
-        folder.path() + ": " + quire::quoted(*first) +
+        folder.path() + ": " + in_quotes(*first) +
         (n_missing > 1 ? " and " + std::to_string(n_missing - 1) + " more are missing" : " is missing") +
         " of the " + std::to_string(shards.files.size()) + " files that the index names");
   }
@@ -134,12 +134,11 @@ class Tensors {
   void check_place(const std::string& tensor, const std::string& name, const std::string& path) {
     const auto place = shards_.index->file_of.find(tensor);
     if (place == shards_.index->file_of.end()) {
-      throw Error(path + ": tensor " + quire::quoted(tensor) + " is not in the index " +
-                  quire::quoted(kIndex));
+      throw Error(path + ": tensor " + in_quotes(tensor) + " is not in the index " + in_quotes(kIndex));
     }
     if (place->second != name) {
-      throw Error(path + ": tensor " + quire::quoted(tensor) + " is here, but the index says that it is in " +
-                  quire::quoted(place->second));
+      throw Error(path + ": tensor " + in_quotes(tensor) + " is here, but the index says that it is in " +
+                  in_quotes(place->second));
     }
     ++n_placed_;
   }
@@ -151,7 +150,7 @@ class Tensors {
     for (const FolderTensor& each : tensors) found.insert(each.tensor.name);
     for (const auto& [tensor, file] : shards_.index->file_of) {
       if (found.contains(tensor)) continue;
-      throw Error(folder_.file(file) + ": tensor " + quire::quoted(tensor) +
+      throw Error(folder_.file(file) + ": tensor " + in_quotes(tensor) +
                   " is missing, which the index says is here");
     }
   }

@@ -59,9 +59,9 @@ class Checker {
   [[noreturn]] void fail(const std::string& what) const { throw Error(path_ + ": " + what); }
 
   Safetensor checked(const SafetensorsEntry& entry) const {
-    const std::string name = quoted(entry.name);
+    const std::string name = in_quotes(entry.name);
     const uint64_t n_bits = bits_of(entry.dtype);
-    if (n_bits == 0) fail("tensor " + name + " has the unknown type " + quoted(entry.dtype));
+    if (n_bits == 0) fail("tensor " + name + " has the unknown type " + in_quotes(entry.dtype));
     uint64_t n_values = 1;
     uint64_t n_bytes = 0;
     try {
@@ -87,10 +87,10 @@ class Checker {
     const std::byte* end = data_.data();
     for (const Safetensor& tensor : tensors) {
       if (tensor.data.data() < end) {
-        fail("tensor " + quoted(tensor.name) + " overlaps the one before it");
+        fail("tensor " + in_quotes(tensor.name) + " overlaps the one before it");
       }
       if (tensor.data.data() > end) {
-        fail("before tensor " + quoted(tensor.name) + " lie bytes that belong to no tensor");
+        fail("before tensor " + in_quotes(tensor.name) + " lie bytes that belong to no tensor");
       }
       end = tensor.data.data() + tensor.data.size();
     }
@@ -144,7 +144,7 @@ SafetensorsFile::SafetensorsFile(MappedFile file, std::string path)
   checker.check_ranges(tensors_);
   for (size_t i = 0; i < tensors_.size(); ++i) {
     if (!by_name_.emplace(tensors_[i].name, i).second) {
-      checker.fail("there are two tensors of the name " + quoted(tensors_[i].name));
+      checker.fail("there are two tensors of the name " + in_quotes(tensors_[i].name));
     }
   }
 }
@@ -162,13 +162,13 @@ const Safetensor* SafetensorsFile::find(std::string_view name) const {
 
 std::vector<float> SafetensorsFile::read(std::string_view name, std::span<const uint64_t> shape) const {
   const Safetensor* tensor = find(name);
-  if (tensor == nullptr) throw Error(path_ + ": there is no tensor " + quoted(name));
+  if (tensor == nullptr) throw Error(path_ + ": there is no tensor " + in_quotes(name));
   if (!std::ranges::equal(tensor->shape, shape)) {
-    throw Error(path_ + ": tensor " + quoted(name) + " has the shape " + shown(tensor->shape) + " where " +
+    throw Error(path_ + ": tensor " + in_quotes(name) + " has the shape " + shown(tensor->shape) + " where " +
                 shown(shape) + " is wanted");
   }
   if (tensor->dtype != "F32" && tensor->dtype != "F16" && tensor->dtype != "BF16") {
-    throw Error(path_ + ": tensor " + quoted(name) + " is of type " + tensor->dtype +
+    throw Error(path_ + ": tensor " + in_quotes(name) + " is of type " + tensor->dtype +
                 "; F32, F16 and BF16 are read");
   }
   std::vector<float> values(tensor->n_values);

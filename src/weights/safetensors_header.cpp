@@ -171,7 +171,7 @@ class Parser {
   void metadata(SafetensorsMetadata& metadata) {
     object([&](std::string key) {
       std::string text = string();
-      if (!metadata.emplace(key, std::move(text)).second) fail(quoted(key) + " stands there twice");
+      if (!metadata.emplace(key, std::move(text)).second) fail(in_quotes(key) + " stands there twice");
     });
   }
 
@@ -181,22 +181,22 @@ class Parser {
     object([&](const std::string& key) {
       bool* seen = key == "dtype" ? &has_dtype : key == "shape" ? &has_shape : &has_offsets;
       if (key != "dtype" && key != "shape" && key != "data_offsets") {
-        fail("tensor " + quoted(name) + " has the unknown field " + quoted(key));
+        fail("tensor " + in_quotes(name) + " has the unknown field " + in_quotes(key));
       }
-      if (std::exchange(*seen, true)) fail(key + " of tensor " + quoted(name) + " stands there twice");
+      if (std::exchange(*seen, true)) fail(key + " of tensor " + in_quotes(name) + " stands there twice");
       if (key == "dtype") {
         entry.dtype = string();
       } else if (key == "shape") {
         entry.shape = numbers();
       } else {
         const std::vector<uint64_t> offsets = numbers();
-        if (offsets.size() != 2) fail("data_offsets of tensor " + quoted(name) + " are not two numbers");
+        if (offsets.size() != 2) fail("data_offsets of tensor " + in_quotes(name) + " are not two numbers");
         entry.begin = offsets[0];
         entry.end = offsets[1];
       }
     });
     if (!has_dtype || !has_shape || !has_offsets) {
-      fail("tensor " + quoted(name) + " lacks its dtype, shape or data_offsets");
+      fail("tensor " + in_quotes(name) + " lacks its dtype, shape or data_offsets");
     }
     entry.name = std::move(name);
     return entry;

@@ -28,7 +28,7 @@ ShardIndex read_shard_index(std::string_view text, const std::string& path) {
   std::set<std::string> files;
   for (const auto& [tensor, file] : json.find(kMap)->items()) {
     if (!file.is_string() || !is_plain_name(file.get_ref<const std::string&>())) {
-      throw Error(path + ": tensor " + quire::quoted(tensor) + " lies in " + shown_json(file) +
+      throw Error(path + ": tensor " + in_quotes(tensor) + " lies in " + shown_json(file) +
                   ", which is not the name of a safetensors file beside the index");
     }
     files.insert(file.get_ref<const std::string&>());

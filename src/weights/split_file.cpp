@@ -36,7 +36,7 @@ void check_presence(const std::string& path, const std::string& stem, uint64_t n
     if (n_missing++ == 0) first_missing = file_name(name);
   }
   if (n_missing == 0) return;
-  std::string what = quire::quoted(first_missing);
+  std::string what = in_quotes(first_missing);
   if (n_missing > 1) what.append(" and ").append(std::to_string(n_missing - 1)).append(" more");
   throw Error(path + ": of the " + std::to_string(n_parts) + " parts of this split model " + what +
               (n_missing == 1 ? " is missing" : " are missing"));
@@ -102,7 +102,7 @@ class Joiner {
 
   [[noreturn]] void refuse_foreign(const GgufFile& file) const {
     throw Error(file.path() + ": this part belongs to another model than " +
-                quire::quoted(file_name(whole_.path)));
+                in_quotes(file_name(whole_.path)));
   }
 
   ModelParts whole_;

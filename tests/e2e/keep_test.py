@@ -2,7 +2,7 @@
 
 from quire_cli import MODEL, QuireTest, SANITIZED, main, prose
 
-TEXT = prose(2600 if SANITIZED else 4000)  # long enough that rows leave: budgets by share begin at 256 rows
+TEXT = prose(2600)  # long enough that rows leave: budgets by share begin at 256 rows
 DROPPING = ("streaming(window=200)", "h2o(budget=300)", "keyformer(budget=300)", "snapkv(budget=300)",
             "k=f16,v=f16,keep=log(reserve=128)")
 CODING = ("logquant(reserve=128)", "turbo2(keep=log(reserve=128))", "k=turbo4,v=turbo3,keep=log(rule=strided)",
@@ -47,7 +47,7 @@ class Keep(QuireTest):
         if SANITIZED:
             self.skipTest("minutes under sanitizers; the release build runs it")
         long = self.folder / "long"
-        long.write_text(TEXT * 9)
+        long.write_text(TEXT * 12)
         result = self.go(8, "-f", long, "--kv", "streaming(window=100)")
         self.assertGreater(result["prompt_tokens"], 8192)
         self.assertIsNone(result["context_tokens"])

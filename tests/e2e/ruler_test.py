@@ -33,7 +33,7 @@ class EvalRuler(QuireTest):
         self.assertLess(rows[2]["bytes_read_per_token"], rows[0]["bytes_read_per_token"])
 
     def test_every_task(self):
-        rows = self.ok_json(*self.model, "--length", 1024, "--samples", 1, "--kv", "q8")["rows"]
+        rows = self.ok_json(*self.model, "--length", 800, "--samples", 1, "--kv", "q8")["rows"]
         self.assertEqual([row["task"] for row in rows], TASKS)
         self.assertTrue(all(0 <= row["score"] <= 100 and 0 < row["nll"] < 10 for row in rows), rows)
 

@@ -15,4 +15,8 @@ inline std::vector<const Ops*> tables() {
   return found;
 }
 
+// Whether this run is forced onto plainer kernels than the machine has. Beside the run on the widest it goes
+// through every value of what a test crosses, but not through every combination.
+inline bool is_forced_plainer() { return &ops() != tables().back(); }
+
 }  // namespace quire::test

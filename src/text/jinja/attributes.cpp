@@ -23,7 +23,7 @@ bool changes_object(Value object, std::string_view name) {
 }
 
 Value missing(Value object, std::string_view what, Heap& heap) {
-  return heap.undefined(std::string(type_name(object)) + " has no " + quoted(what) +
+  return heap.undefined(std::string(type_name(object)) + " has no " + in_quotes(what) +
                         ", which thus is undefined");
 }
 
@@ -186,7 +186,7 @@ Value get_attribute(Value object, std::string_view name, Heap& heap) {
   require_defined(object, "asked for an attribute");
   if (changes_object(object, name)) {
     return heap.undefined("changing a " + std::string(type_name(object)) +
-                          " is not allowed in templates: " + quoted(name));
+                          " is not allowed in templates: " + in_quotes(name));
   }
   const Value own = own_attribute(object, name, heap);
   if (is_found(own)) return own;

@@ -48,7 +48,7 @@ Text Given::self_text() const { return printed(self, heap.budget()); }
 Value invoke(Renderer& renderer, Heap& heap, const Builtin& builtin, Value self, Arguments arguments) {
   Given given(renderer, heap, self);
   const auto refuse = [&](const std::string& what) {
-    throw Trouble(quoted(builtin.name) + " is called with " + what);
+    throw Trouble(in_quotes(builtin.name) + " is called with " + what);
   };
   if (builtin.parameters == "*") {
     given.rest = std::move(arguments);
@@ -62,12 +62,12 @@ Value invoke(Renderer& renderer, Heap& heap, const Builtin& builtin, Value self,
   for (size_t i = 0; i < arguments.positional.size(); ++i) given.values_[i] = {arguments.positional[i], true};
   for (const auto& [name, value] : arguments.named) {
     const auto at = static_cast<size_t>(std::find(names.begin(), names.end(), name) - names.begin());
-    if (at == names.size()) refuse("the argument " + quoted(name) + ", which it does not know");
-    if (given.values_[at].second) refuse("the argument " + quoted(name) + " twice");
+    if (at == names.size()) refuse("the argument " + in_quotes(name) + ", which it does not know");
+    if (given.values_[at].second) refuse("the argument " + in_quotes(name) + " twice");
     given.values_[at] = {value, true};
   }
   for (size_t i = 0; i < builtin.n_required; ++i) {
-    if (!given.has(i)) refuse("no argument " + quoted(names[i]));
+    if (!given.has(i)) refuse("no argument " + in_quotes(names[i]));
   }
   return builtin.run(given);
 }

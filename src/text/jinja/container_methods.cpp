@@ -101,7 +101,7 @@ constexpr Builtin kLoopMethods[] = {{"changed", changed, "*"}, {"cycle", cycle, 
 constexpr Builtin kCyclerMethods[] = {{"next", next}, {"reset", reset}};
 constexpr Builtin kJoinerCall = {"joiner", call_joiner};
 
-const Builtin* find_in(std::span<const Builtin> table, std::string_view name) {
+const Builtin* find_method(std::span<const Builtin> table, std::string_view name) {
   const auto found =
       std::find_if(table.begin(), table.end(), [&](const Builtin& b) { return b.name == name; });
   return found == table.end() ? nullptr : &*found;
@@ -109,18 +109,18 @@ const Builtin* find_in(std::span<const Builtin> table, std::string_view name) {
 
 }  // namespace
 
-const Builtin* find_dict_method(std::string_view name) { return find_in(kDictMethods, name); }
+const Builtin* find_dict_method(std::string_view name) { return find_method(kDictMethods, name); }
 
 const Builtin* find_sequence_method(std::string_view name, SequenceType type) {
   const bool is_list = type == SequenceType::kList;
   const bool has_methods =
       is_list || type == SequenceType::kTuple || type == SequenceType::kGroup || type == SequenceType::kRange;
   if (!has_methods || (name == "copy" && !is_list)) return nullptr;
-  return find_in(kListMethods, name);
+  return find_method(kListMethods, name);
 }
 
-const Builtin* find_loop_method(std::string_view name) { return find_in(kLoopMethods, name); }
-const Builtin* find_cycler_method(std::string_view name) { return find_in(kCyclerMethods, name); }
+const Builtin* find_loop_method(std::string_view name) { return find_method(kLoopMethods, name); }
+const Builtin* find_cycler_method(std::string_view name) { return find_method(kCyclerMethods, name); }
 const Builtin& joiner_call() { return kJoinerCall; }
 
 }  // namespace quire::jinja

@@ -10,7 +10,7 @@
 namespace quire::jinja {
 namespace {
 
-constexpr size_t kMaxDepth = 100;
+constexpr size_t kMostNesting = 100;
 
 // Called by the parser with one event after the other: no tree of its own, and no recursion.
 class Reader : public nlohmann::json_sax<nlohmann::json> {
@@ -69,8 +69,8 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool open(Data data) {
-    if (open_.size() >= kMaxDepth)
-      throw Error(name_ + " nests deeper than " + std::to_string(kMaxDepth) + " levels");
+    if (open_.size() >= kMostNesting)
+      throw Error(name_ + " nests deeper than " + std::to_string(kMostNesting) + " levels");
     open_.push_back(std::move(data));
     keys_.emplace_back();
     return true;

@@ -19,7 +19,7 @@ Value Renderer::evaluate(const Expr& expr) {
     case ExprKind::kName: {
       const std::string& name = static_cast<const Name&>(expr).name;
       const Value* found = scope_->find(name, budget_);
-      return found != nullptr ? *found : heap_.undefined(quoted(name) + " is not defined");
+      return found != nullptr ? *found : heap_.undefined(in_quotes(name) + " is not defined");
     }
     case ExprKind::kList:
     case ExprKind::kTuple: return items_literal(static_cast<const ItemsLiteral&>(expr));
@@ -183,7 +183,7 @@ Arguments Renderer::arguments(const CallArguments& all) {
 Value Renderer::apply_filter(std::string_view name, Value input, Arguments arguments) {
   const Level level(*this);  // map() applies what calls map()
   const Builtin* builtin = find_filter(name);
-  if (builtin == nullptr) throw Trouble("there is no filter " + quoted(name));
+  if (builtin == nullptr) throw Trouble("there is no filter " + in_quotes(name));
   budget_.take_steps(1);
   return invoke(*this, heap_, *builtin, input, std::move(arguments));
 }
@@ -191,7 +191,7 @@ Value Renderer::apply_filter(std::string_view name, Value input, Arguments argum
 bool Renderer::apply_test(std::string_view name, Value input, Arguments arguments) {
   const Level level(*this);
   const Builtin* builtin = find_test(name);
-  if (builtin == nullptr) throw Trouble("there is no test " + quoted(name));
+  if (builtin == nullptr) throw Trouble("there is no test " + in_quotes(name));
   budget_.take_steps(1);
   return is_true(invoke(*this, heap_, *builtin, input, std::move(arguments)));
 }
@@ -219,7 +219,7 @@ void Renderer::bind_parameters(const MacroNode& node, Arguments& arguments) {
     const std::string& name = node.parameters[i];
     const auto given = named(name);
     if (i < arguments.positional.size()) {
-      if (given != arguments.named.end()) throw Trouble("the macro is given " + quoted(name) + " twice");
+      if (given != arguments.named.end()) throw Trouble("the macro is given " + in_quotes(name) + " twice");
       scope_->set(name, arguments.positional[i], budget_);
     } else if (given != arguments.named.end()) {
       scope_->set(name, given->second, budget_);
@@ -227,7 +227,7 @@ void Renderer::bind_parameters(const MacroNode& node, Arguments& arguments) {
     } else if (i + node.defaults.size() >= n) {
       scope_->set(name, evaluate(*node.defaults[i + node.defaults.size() - n]), budget_);
     } else {
-      scope_->set(name, heap_.undefined("the parameter " + quoted(name) + " is not given"), budget_);
+      scope_->set(name, heap_.undefined("the parameter " + in_quotes(name) + " is not given"), budget_);
     }
   }
   if (node.uses_caller) {
@@ -242,14 +242,14 @@ void Renderer::bind_parameters(const MacroNode& node, Arguments& arguments) {
     more.assign(arguments.positional.begin() + static_cast<ptrdiff_t>(n), arguments.positional.end());
   }
   if (!more.empty() && !node.uses_more_positional) {
-    throw Trouble("the macro " + quoted(node.name) + " takes " + std::to_string(n) + " arguments, not " +
+    throw Trouble("the macro " + in_quotes(node.name) + " takes " + std::to_string(n) + " arguments, not " +
                   std::to_string(arguments.positional.size()));
   }
   if (node.uses_more_positional)
     scope_->set("varargs", heap_.sequence(SequenceType::kTuple, std::move(more)), budget_);
   if (!arguments.named.empty() && !node.uses_more_named) {
-    throw Trouble("the macro " + quoted(node.name) + " takes no argument " +
-                  quoted(arguments.named.front().first));
+    throw Trouble("the macro " + in_quotes(node.name) + " takes no argument " +
+                  in_quotes(arguments.named.front().first));
   }
   if (!node.uses_more_named) return;
   auto* dict = heap_.make<Dict>();

@@ -13,7 +13,7 @@ namespace quire::jinja {
 namespace {
 
 // Levels of one expression: chains such as a + b + c nest without recursion of the parser.
-constexpr size_t kMaxDepth = 400;
+constexpr size_t kMostLevels = 400;
 
 std::optional<CompareOp> compare_operator(const Token& token) {
   constexpr std::pair<std::string_view, CompareOp> kAll[] = {
@@ -36,8 +36,8 @@ Nesting::Nesting(size_t& depth, int line) : depth_(depth) {
 
 ExprPtr ExpressionParser::adopt(Expr& parent, ExprPtr child) {
   parent.depth = std::max(parent.depth, child->depth + 1);
-  if (parent.depth > kMaxDepth) {
-    fail_at(parent.line, "an expression has more than " + std::to_string(kMaxDepth) + " levels");
+  if (parent.depth > kMostLevels) {
+    fail_at(parent.line, "an expression has more than " + std::to_string(kMostLevels) + " levels");
   }
   return child;
 }
@@ -76,7 +76,7 @@ Target ExpressionParser::one_target(bool may_be_attribute) {
   const Token& token = stream_.expect(TokenType::kName, "a name to assign to");
   constexpr std::string_view kConstants[] = {"true", "false", "none", "True", "False", "None"};
   if (std::find(std::begin(kConstants), std::end(kConstants), token.text) != std::end(kConstants)) {
-    fail_at(token.line, quoted(token.text) + " cannot be assigned to");
+    fail_at(token.line, in_quotes(token.text) + " cannot be assigned to");
   }
   Target made;
   made.line = token.line;
@@ -320,7 +320,7 @@ void ExpressionParser::argument(Expr& parent, CallArguments& arguments) {
     std::string name(stream_.take().text);
     stream_.take();
     for (const auto& earlier : arguments.named) {
-      if (earlier.first == name) fail_at(line, "the argument " + quoted(name) + " is there twice");
+      if (earlier.first == name) fail_at(line, "the argument " + in_quotes(name) + " is there twice");
     }
     arguments.named.emplace_back(std::move(name), adopt(parent, expression()));
   } else {

@@ -8,6 +8,7 @@
 
 namespace quire::jinja {
 namespace {
+namespace choosing {
 
 // None, empty texts and the like have no items here, where elsewhere they would be refused.
 std::vector<Value> items_if_any(Given& given) {
@@ -95,8 +96,9 @@ constexpr Builtin kFilters[] = {
     {"select", select, "*"}, {"selectattr", selectattr, "*"},
 };
 
+}  // namespace choosing
 }  // namespace
 
-std::span<const Builtin> choosing_filters() { return kFilters; }
+std::span<const Builtin> choosing_filters() { return choosing::kFilters; }
 
 }  // namespace quire::jinja

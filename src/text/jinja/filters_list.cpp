@@ -9,6 +9,7 @@
 
 namespace quire::jinja {
 namespace {
+namespace of_lists {
 
 Value length(Given& given) { return Value::integer(static_cast<int64_t>(length_of(given.self))); }
 
@@ -256,8 +257,9 @@ constexpr Builtin kFilters[] = {
     {"unique", unique, "case_sensitive attribute"},
 };
 
+}  // namespace of_lists
 }  // namespace
 
-std::span<const Builtin> list_filters() { return kFilters; }
+std::span<const Builtin> list_filters() { return of_lists::kFilters; }
 
 }  // namespace quire::jinja

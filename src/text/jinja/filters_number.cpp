@@ -12,6 +12,7 @@
 
 namespace quire::jinja {
 namespace {
+namespace of_numbers {
 
 std::string without_underscores(std::string_view text) {
   std::string out;
@@ -131,8 +132,9 @@ constexpr Builtin kFilters[] = {
     {"round", round_to, "precision method"},
 };
 
+}  // namespace of_numbers
 }  // namespace
 
-std::span<const Builtin> number_filters() { return kFilters; }
+std::span<const Builtin> number_filters() { return of_numbers::kFilters; }
 
 }  // namespace quire::jinja

@@ -10,6 +10,7 @@
 
 namespace quire::jinja {
 namespace {
+namespace of_texts {
 
 Value upper(Given& given) { return given.heap.text(map_characters(given.self_text(), to_upper)); }
 Value lower(Given& given) { return given.heap.text(map_characters(given.self_text(), to_lower)); }
@@ -198,8 +199,9 @@ constexpr Builtin kFilters[] = {
     {"wordcount", wordcount},
 };
 
+}  // namespace of_texts
 }  // namespace
 
-std::span<const Builtin> text_filters() { return kFilters; }
+std::span<const Builtin> text_filters() { return of_texts::kFilters; }
 
 }  // namespace quire::jinja

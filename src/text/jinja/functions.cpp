@@ -78,7 +78,7 @@ Value make_joiner(Given& given) {
 }
 
 Value raise_exception(Given& given) {
-  throw Trouble("refuses the conversation: " + quoted(given.text(0).bytes()));
+  throw Trouble("refuses the conversation: " + in_quotes(given.text(0).bytes()));
 }
 
 Value strftime_now(Given& given) {

@@ -11,8 +11,6 @@
 namespace quire::jinja {
 namespace {
 
-constexpr size_t kNone = std::string_view::npos;
-
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_name_start(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || static_cast<uint8_t>(c) >= 0x80;
@@ -61,7 +59,7 @@ class Lexer {
   void run() {
     while (at_ < source_.size()) {
       const size_t tag = find_tag();
-      if (tag == kNone) {
+      if (tag == std::string_view::npos) {
         add_data(source_.substr(at_));
         at_ = source_.size();
       } else {
@@ -89,11 +87,11 @@ class Lexer {
   }
 
   size_t find_tag() const {
-    for (size_t at = source_.find('{', at_); at != kNone; at = source_.find('{', at + 1)) {
+    for (size_t at = source_.find('{', at_); at != std::string_view::npos; at = source_.find('{', at + 1)) {
       const char next = at + 1 < source_.size() ? source_[at + 1] : '\0';
       if (next == '{' || next == '%' || next == '#') return at;
     }
-    return kNone;
+    return std::string_view::npos;
   }
 
   // The text before a tag, as far as the tag's sign and lstrip_blocks leave it.
@@ -103,8 +101,8 @@ class Lexer {
     if (sign == '+' || !may_lstrip) return text;
     const size_t newline = text.rfind('\n');
     const bool line_starting = at_ == 0 || source_[at_ - 1] == '\n';
-    if (newline == kNone && !line_starting) return text;
-    const size_t line_begin = newline == kNone ? 0 : newline + 1;
+    if (newline == std::string_view::npos && !line_starting) return text;
+    const size_t line_begin = newline == std::string_view::npos ? 0 : newline + 1;
     const bool blank = leading_space(text.substr(line_begin)) == text.size() - line_begin;
     return blank ? text.substr(0, line_begin) : text;
   }
@@ -153,7 +151,7 @@ class Lexer {
   void read_comment(size_t begin_bytes) {
     const int line = line_;
     const size_t end = source_.find("#}", at_ + begin_bytes);
-    if (end == kNone) fail_at(line, "the comment that begins here has no end");
+    if (end == std::string_view::npos) fail_at(line, "the comment that begins here has no end");
     const char before = source_[end - 1];
     const bool has_sign = end > at_ + begin_bytes && (before == '-' || before == '+');
     const size_t sign_at = has_sign ? end - 1 : end;
@@ -182,7 +180,8 @@ class Lexer {
   void read_raw(size_t raw_bytes) {
     const int line = line_;
     advance(raw_bytes);
-    for (size_t tag = source_.find("{%", at_); tag != kNone; tag = source_.find("{%", tag + 1)) {
+    for (size_t tag = source_.find("{%", at_); tag != std::string_view::npos;
+         tag = source_.find("{%", tag + 1)) {
       const char sign = sign_at(tag + 2);
       std::string_view text = source_.substr(tag + (sign == '\0' ? 2 : 3));
       text.remove_prefix(leading_space(text));
@@ -259,7 +258,7 @@ class Lexer {
   char char_at(size_t at) const { return at < source_.size() ? source_[at] : '\0'; }
 
   void read_number() {
-    if (source_[at_] == '0' && std::string_view("xXoObB").find(char_at(at_ + 1)) != kNone &&
+    if (source_[at_] == '0' && std::string_view("xXoObB").find(char_at(at_ + 1)) != std::string_view::npos &&
         at_ + 1 < source_.size()) {
       read_prefixed();
       return;
@@ -296,7 +295,7 @@ class Lexer {
       token.floating = std::strtod(text.c_str(), nullptr);
     } else if (const auto got = std::from_chars(text.data(), end, token.integer, base);
                got.ptr != end || got.ec != std::errc()) {
-      fail_at(line_, "the number " + quoted(token.text) + " is not one of 64 bits");
+      fail_at(line_, "the number " + in_quotes(token.text) + " is not one of 64 bits");
     }
     list_.tokens.push_back(token);
     at_ += n;
@@ -312,8 +311,8 @@ class Lexer {
       return;
     }
     const char c = source_[at_];
-    if (kOne.find(c) == kNone)
-      fail_at(line_, "the character " + quoted(rest().substr(0, 1)) + " means nothing here");
+    if (kOne.find(c) == std::string_view::npos)
+      fail_at(line_, "the character " + in_quotes(rest().substr(0, 1)) + " means nothing here");
     balance(c);
     add(TokenType::kOperator, rest().substr(0, 1));
     ++at_;
@@ -325,10 +324,10 @@ class Lexer {
     if (c == '[') open_ += ']';
     if (c == '{') open_ += '}';
     if (c != ')' && c != ']' && c != '}') return;
-    if (open_.empty()) fail_at(line_, "the bracket " + quoted({&c, 1}) + " closes nothing");
+    if (open_.empty()) fail_at(line_, "the bracket " + in_quotes({&c, 1}) + " closes nothing");
     if (open_.back() != c) {
-      fail_at(line_,
-              "the bracket " + quoted({&c, 1}) + " stands where " + quoted({&open_.back(), 1}) + " is due");
+      fail_at(line_, "the bracket " + in_quotes({&c, 1}) + " stands where " + in_quotes({&open_.back(), 1}) +
+                         " is due");
     }
     open_.pop_back();
   }
@@ -351,7 +350,7 @@ void fail_at(int line, const std::string& what) {
   throw Error("the chat template, line " + std::to_string(line) + ": " + what);
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   constexpr size_t kMost = 60;
   std::string out = "'";
   for (const char c : text.substr(0, kMost)) out += c >= 0x20 && c < 0x7f ? c : '?';

@@ -46,6 +46,6 @@ void read_tokens(std::string_view source, TokenList& list);
 // Error "the chat template, line 7: ...".
 [[noreturn]] void fail_at(int line, const std::string& what);
 // A piece of a template for a message: quoted, printable and short.
-std::string quoted(std::string_view text);
+std::string in_quotes(std::string_view text);
 
 }  // namespace quire::jinja

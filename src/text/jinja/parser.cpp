@@ -51,7 +51,7 @@ class StatementParser {
       }
     }
     if (ends.size() > 0)
-      fail_at(line, "there is no tag " + quoted(*(ends.end() - 1)) + " to the block that begins here");
+      fail_at(line, "there is no tag " + in_quotes(*(ends.end() - 1)) + " to the block that begins here");
     return all;
   }
 
@@ -81,7 +81,7 @@ class StatementParser {
     if (name == "with") return with_statement(token.line);
     if (name == "generation") return generation_statement(token.line);
     if (name == "break" || name == "continue") return loop_control(token.line, name == "break");
-    fail_at(token.line, "the tag " + quoted(name) + " is not known, or closes nothing");
+    fail_at(token.line, "the tag " + in_quotes(name) + " is not known, or closes nothing");
   }
 
   std::unique_ptr<Statement> loop_control(int line, bool is_break) {
@@ -145,7 +145,7 @@ class StatementParser {
         macro.defaults.push_back(expressions_.expression());
       } else if (!macro.defaults.empty()) {
         fail_at(token.line,
-                "the parameter " + quoted(token.text) + " without a default follows one that has one");
+                "the parameter " + in_quotes(token.text) + " without a default follows one that has one");
       }
     }
     stream_.take();

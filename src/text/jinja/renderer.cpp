@@ -225,7 +225,7 @@ void Renderer::assign(const Target& target, Value value) {
   }
   const Value* object = scope_->find(target.name, budget_);
   if (object == nullptr || !object->is(Kind::kNamespace)) {
-    throw Trouble("assigns to an attribute of " + quoted(target.name) + ", which is no namespace");
+    throw Trouble("assigns to an attribute of " + in_quotes(target.name) + ", which is no namespace");
   }
   Dict& members = object->dict();
   budget_.take_steps(members.entries.size() / 8);

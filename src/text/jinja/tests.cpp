@@ -7,6 +7,7 @@
 
 namespace quire::jinja {
 namespace {
+namespace testing {
 
 Value is_kind(Given& given, Kind kind) { return Value::boolean(given.self.is(kind)); }
 
@@ -134,12 +135,13 @@ constexpr Builtin kTests[] = {
     {"upper", upper},
 };
 
+}  // namespace testing
 }  // namespace
 
 const Builtin* find_test(std::string_view name) {
-  const auto* found =
-      std::find_if(std::begin(kTests), std::end(kTests), [&](const Builtin& b) { return b.name == name; });
-  return found == std::end(kTests) ? nullptr : found;
+  const auto* found = std::find_if(std::begin(testing::kTests), std::end(testing::kTests),
+                                   [&](const Builtin& b) { return b.name == name; });
+  return found == std::end(testing::kTests) ? nullptr : found;
 }
 
 }  // namespace quire::jinja

@@ -11,6 +11,7 @@
 
 namespace quire::jinja {
 namespace {
+namespace changing {
 
 Value upper(Given& given) { return given.heap.text(map_characters(given.self.text(), to_upper)); }
 Value lower(Given& given) { return given.heap.text(map_characters(given.self.text(), to_lower)); }
@@ -121,8 +122,9 @@ constexpr Builtin kMethods[] = {
     {"zfill", zfill, "width", 1},
 };
 
+}  // namespace changing
 }  // namespace
 
-std::span<const Builtin> text_change_methods() { return kMethods; }
+std::span<const Builtin> text_change_methods() { return changing::kMethods; }
 
 }  // namespace quire::jinja

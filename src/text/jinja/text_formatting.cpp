@@ -99,7 +99,7 @@ Text formatted(const Spec& spec, Value value, Budget& budget) {
     return outside(spec.grouped ? grouped(std::move(text)) : std::move(text));
   }
   if (spec.type != 's' && spec.type != 'r' && spec.type != '\0') {
-    throw Trouble("formats with the type " + quoted({&spec.type, 1}) + ", which is not supported");
+    throw Trouble("formats with the type " + in_quotes({&spec.type, 1}) + ", which is not supported");
   }
   if (spec.grouped && value.is(Kind::kInt)) return outside(grouped(std::to_string(value.integer())));
   Text text;
@@ -242,7 +242,7 @@ class BraceFormatter {
     for (const auto& [key, value] : arguments_.named) {
       if (key == name) return value;
     }
-    throw Trouble("formats with " + quoted(name) + ", which is not given");
+    throw Trouble("formats with " + in_quotes(name) + ", which is not given");
   }
 
   Value at(size_t index) const {
@@ -275,7 +275,7 @@ class BraceFormatter {
       spec.type = text.front();
       text.remove_prefix(1);
     }
-    if (!text.empty()) throw Trouble("formats with " + quoted(text) + ", which is not supported");
+    if (!text.empty()) throw Trouble("formats with " + in_quotes(text) + ", which is not supported");
   }
 
   const Text& format_;
@@ -294,7 +294,7 @@ Value percent_format(Value format, const std::vector<Value>& values, Heap& heap)
     if (!name.empty() && values.size() == 1 && values.front().is(Kind::kDict)) {
       by_name = true;
       const Value* value = values.front().dict().find(name);
-      if (value == nullptr) throw Trouble("formats with " + quoted(name) + ", which is not given");
+      if (value == nullptr) throw Trouble("formats with " + in_quotes(name) + ", which is not given");
       return *value;
     }
     if (n_taken == values.size()) throw Trouble("formats with more values than are given");
@@ -313,7 +313,7 @@ Value percent_format_named(Value format, const Arguments& arguments, Heap& heap)
     for (const auto& [key, value] : arguments.named) {
       if (key == name) return value;
     }
-    throw Trouble("formats with " + quoted(name) + ", which is not given");
+    throw Trouble("formats with " + in_quotes(name) + ", which is not given");
   }));
 }
 

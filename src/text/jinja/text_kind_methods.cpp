@@ -4,6 +4,7 @@
 
 namespace quire::jinja {
 namespace {
+namespace kinds {
 
 // Whether the text has characters, all of which are such.
 template <typename Is>
@@ -57,8 +58,9 @@ constexpr Builtin kMethods[] = {
     {"isnumeric", isnumeric}, {"isspace", isspace}, {"isupper", isupper},
 };
 
+}  // namespace kinds
 }  // namespace
 
-std::span<const Builtin> text_kind_methods() { return kMethods; }
+std::span<const Builtin> text_kind_methods() { return kinds::kMethods; }
 
 }  // namespace quire::jinja

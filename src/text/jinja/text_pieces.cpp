@@ -9,8 +9,6 @@
 namespace quire::jinja {
 namespace {
 
-constexpr size_t kNone = std::string_view::npos;
-
 bool is_space_at(std::string_view text, size_t at) {
   return is_space(first_character(text.substr(at)).code_point);
 }
@@ -108,25 +106,25 @@ bool begins_with(std::string_view text, std::string_view what, Budget& budget) {
 }  // namespace
 
 size_t find_text(std::string_view text, std::string_view what, size_t from, Budget& budget) {
-  if (from > text.size()) return kNone;
+  if (from > text.size()) return std::string_view::npos;
   if (what.empty()) return from;
-  for (size_t at = text.find(what[0], from); at != kNone; at = text.find(what[0], at + 1)) {
+  for (size_t at = text.find(what[0], from); at != std::string_view::npos; at = text.find(what[0], at + 1)) {
     if (what.size() > text.size() - at) break;
     if (begins_with(text.substr(at), what, budget)) return at;
   }
-  return kNone;
+  return std::string_view::npos;
 }
 
 size_t find_last_text(std::string_view text, std::string_view what, Budget& budget) {
   if (what.empty()) return text.size();
-  if (what.size() > text.size()) return kNone;
+  if (what.size() > text.size()) return std::string_view::npos;
   for (size_t end = text.size() - what.size() + 1; end > 0;) {
     const size_t at = text.substr(0, end).rfind(what[0]);
-    if (at == kNone) break;
+    if (at == std::string_view::npos) break;
     if (begins_with(text.substr(at), what, budget)) return at;
     end = at;
   }
-  return kNone;
+  return std::string_view::npos;
 }
 
 std::vector<Piece> split_text(std::string_view text, std::string_view separator, size_t limit,
@@ -136,7 +134,7 @@ std::vector<Piece> split_text(std::string_view text, std::string_view separator,
     size_t end = text.size();
     while (pieces.size() < limit) {
       const size_t at = find_last_text(text.substr(0, end), separator, budget);
-      if (at == kNone) break;
+      if (at == std::string_view::npos) break;
       pieces.push(at + separator.size(), end);
       end = at;
     }
@@ -146,7 +144,7 @@ std::vector<Piece> split_text(std::string_view text, std::string_view separator,
   size_t begin = 0;
   while (pieces.size() < limit) {
     const size_t at = find_text(text, separator, begin, budget);
-    if (at == kNone) break;
+    if (at == std::string_view::npos) break;
     pieces.push(begin, at);
     begin = at + separator.size();
   }
@@ -243,7 +241,7 @@ Text replace_text(const Text& text, std::string_view from, const Text& to, size_
   } else {
     for (; n < limit; ++n) {
       const size_t found = find_text(bytes, from, at, budget);
-      if (found == kNone) break;
+      if (found == std::string_view::npos) break;
       out.append_part(text, at, found - at);
       put();
       at = found + from.size();

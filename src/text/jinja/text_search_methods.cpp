@@ -9,8 +9,7 @@
 
 namespace quire::jinja {
 namespace {
-
-constexpr size_t kNone = std::string_view::npos;
+namespace searching {
 
 std::string_view bytes_of_self(Given& given) {
   const std::string_view bytes = given.self.bytes();
@@ -69,10 +68,10 @@ std::optional<Part> part_between(Given& given, size_t i) {
 Value find_in_text(Given& given, bool last, bool must_be_there) {
   const auto part = part_between(given, 1);
   const std::string& what = given.text(0).bytes();
-  const size_t at = !part  ? kNone
+  const size_t at = !part  ? std::string_view::npos
                     : last ? find_last_text(part->bytes, what, given.budget())
                            : find_text(part->bytes, what, 0, given.budget());
-  if (at != kNone) {
+  if (at != std::string_view::npos) {
     return Value::integer(
         static_cast<int64_t>(part->begin_characters + count_characters(part->bytes.substr(0, at))));
   }
@@ -91,7 +90,8 @@ Value count(Given& given) {
   if (!part) return Value::integer(0);
   if (what.empty()) return Value::integer(static_cast<int64_t>(count_characters(part->bytes)) + 1);
   int64_t n = 0;
-  for (size_t at = 0; (at = find_text(part->bytes, what, at, given.budget())) != kNone; at += what.size())
+  for (size_t at = 0; (at = find_text(part->bytes, what, at, given.budget())) != std::string_view::npos;
+       at += what.size())
     ++n;
   return Value::integer(n);
 }
@@ -106,7 +106,7 @@ Value split_at(Given& given, bool from_right) {
   const Text& self = given.self.text();
   given.budget().take_bytes(self.size());
   const int64_t most = given.integer(1, -1);
-  const size_t limit = most < 0 ? kNone : static_cast<size_t>(most);
+  const size_t limit = most < 0 ? std::string_view::npos : static_cast<size_t>(most);
   std::vector<Piece> pieces;
   if (given.is_given_and_not_none(0)) {
     pieces = split_text(self.bytes(), separator(given, 0).bytes(), limit, from_right, given.budget());
@@ -133,7 +133,7 @@ Value partition_at(Given& given, bool last) {
   const size_t at = last ? find_last_text(self.bytes(), what, given.budget())
                          : find_text(self.bytes(), what, 0, given.budget());
   std::vector<Piece> pieces;
-  if (at != kNone) {
+  if (at != std::string_view::npos) {
     pieces = {{0, at}, {at, what.size()}, {at + what.size(), self.size() - at - what.size()}};
   } else if (last) {
     pieces = {{0, 0}, {0, 0}, {0, self.size()}};
@@ -193,8 +193,9 @@ constexpr Builtin kMethods[] = {
     {"strip", strip, "chars"},
 };
 
+}  // namespace searching
 }  // namespace
 
-std::span<const Builtin> text_search_methods() { return kMethods; }
+std::span<const Builtin> text_search_methods() { return searching::kMethods; }
 
 }  // namespace quire::jinja

@@ -27,10 +27,10 @@ class TokenStream {
   bool skip_name(std::string_view text) { return skip(at_name(text)); }
 
   void expect_operator(std::string_view text) {
-    if (!skip_operator(text)) fail_expected(quoted(text));
+    if (!skip_operator(text)) fail_expected(in_quotes(text));
   }
   void expect_name(std::string_view text) {
-    if (!skip_name(text)) fail_expected(quoted(text));
+    if (!skip_name(text)) fail_expected(in_quotes(text));
   }
   const Token& expect(TokenType type, const char* what) {
     if (!at(type)) fail_expected(what);
@@ -38,7 +38,7 @@ class TokenStream {
   }
 
   [[noreturn]] void fail_expected(const std::string& what) const {
-    fail_at(line(), "there is " + quoted(current().text) + " where " + what + " is due");
+    fail_at(line(), "there is " + in_quotes(current().text) + " where " + what + " is due");
   }
 
  private:

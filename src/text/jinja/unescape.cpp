@@ -18,7 +18,7 @@ size_t read_code_point(std::string_view text, int base, size_t least, size_t mos
   const auto n = static_cast<size_t>(got.ptr - digits.data());
   const bool is_surrogate = code_point >= 0xd800 && code_point < 0xe000;
   if (got.ec != std::errc() || n < least || code_point > 0x10ffff || is_surrogate) {
-    fail_at(line, "the string escape before " + quoted(text.substr(0, 8)) + " names no character");
+    fail_at(line, "the string escape before " + in_quotes(text.substr(0, 8)) + " names no character");
   }
   append_utf8(code_point, out);
   return n;

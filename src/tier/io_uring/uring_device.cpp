@@ -16,11 +16,11 @@ namespace quire {
 
 namespace {
 
-constexpr unsigned kDepth = 64;
+constexpr unsigned kRingTransfers = 64;
 // The kernel may be short of something for a while: about half a second of growing pauses in all.
 constexpr int kMostPauses = 30;
 
-void pause_before(int attempt) {
+void wait_for_kernel(int attempt) {
   std::this_thread::sleep_for(std::chrono::microseconds(std::min(50 << std::min(attempt, 10), 20'000)));
 }
 
@@ -31,7 +31,7 @@ class UringDevice : public SlabDevice {
   UringDevice(const io_uring& ring, SlabFile file) : ring_(ring), file_(std::move(file)) {}
 
   ~UringDevice() override {
-    FinishedTransfer finished[kDepth];
+    FinishedTransfer finished[kRingTransfers];
     while (finish(finished) > 0) {
     }
     io_uring_queue_exit(&ring_);
@@ -39,7 +39,7 @@ class UringDevice : public SlabDevice {
 
   const char* name() const override { return "io_uring"; }
   size_t alignment() const override { return file_.alignment(); }
-  size_t depth() const override { return kDepth; }
+  size_t depth() const override { return kRingTransfers; }
 
   void start(std::span<const Transfer> transfers) override {
     for (const Transfer& transfer : transfers) {
@@ -68,7 +68,7 @@ class UringDevice : public SlabDevice {
       const int result = io_uring_wait_cqe(&ring_, &entry);
       // What the kernel has taken ends by itself, and is told in memory shared with it: until then nobody
       // else may have the transfer's bytes.
-      if (result < 0 && result != -EINTR) pause_before(attempt);
+      if (result < 0 && result != -EINTR) wait_for_kernel(attempt);
       if (result < 0 && result != -EINTR && result != -EAGAIN && result != -EBUSY) error_ = result;
       collect();
     }
@@ -92,7 +92,7 @@ class UringDevice : public SlabDevice {
       const bool put_off = result == 0 || result == -EAGAIN || result == -EBUSY;
       if (!put_off || n_pauses == kMostPauses) return give_up(result == 0 ? -EAGAIN : result);
       // What has ended makes room.
-      if (!collect()) pause_before(n_pauses++);
+      if (!collect()) wait_for_kernel(n_pauses++);
     }
   }
 
@@ -137,7 +137,7 @@ bool can_transfer(io_uring& ring) {
 
 std::unique_ptr<SlabDevice> make_uring_device(SlabFile& file) {
   io_uring ring{};
-  if (io_uring_queue_init(kDepth, &ring, 0) != 0) return nullptr;
+  if (io_uring_queue_init(kRingTransfers, &ring, 0) != 0) return nullptr;
   if (!can_transfer(ring)) {
     io_uring_queue_exit(&ring);
     return nullptr;

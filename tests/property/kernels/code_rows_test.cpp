@@ -24,8 +24,8 @@ bool on_bytes(const Ops& table, Code code) {
   return std::string(table.name) != "scalar" && (name.starts_with("nested") || name == "signvq");
 }
 
-struct Pages {
-  Pages(Code code_in, int head_dim_in, int n_pages, Random& random) : code(code_in), dim(head_dim_in) {
+struct CodePages {
+  CodePages(Code code_in, int head_dim_in, int n_pages, Random& random) : code(code_in), dim(head_dim_in) {
     const CodebookSpec spec = codebook_spec(code);
     book = make_codebook(spec, dim);
     if (spec.kind == CodebookKind::kSketched) {
@@ -83,7 +83,7 @@ double norm(const float* x, int n) {
   return std::sqrt(sum);
 }
 
-void check_scores(const Ops& table, const Pages& pages, const std::vector<uint16_t>& rows, int n,
+void check_scores(const Ops& table, const CodePages& pages, const std::vector<uint16_t>& rows, int n,
                   Random& random) {
   const auto dim = static_cast<size_t>(pages.dim);
   const std::vector<float> q = random.normals(static_cast<size_t>(n) * dim);
@@ -107,8 +107,8 @@ void check_scores(const Ops& table, const Pages& pages, const std::vector<uint16
 }
 
 // One tile; probabilities of rows that are not kept are NaN, and so is what lies behind the rows.
-void check_sums(const Ops& table, const Pages& pages, const std::vector<uint16_t>& rows, uint64_t kept, int n,
-                Random& random) {
+void check_sums(const Ops& table, const CodePages& pages, const std::vector<uint16_t>& rows, uint64_t kept,
+                int n, Random& random) {
   const auto dim = static_cast<size_t>(pages.dim);
   std::vector<float> p(static_cast<size_t>(n) * 64, kNan);
   std::vector<float> correction;
@@ -148,7 +148,7 @@ TEST(CodeRows, ScoresOfAnyRows) {
   Random random(1);
   for (int code = 0; code < kCodeCount; ++code) {
     for (const int head_dim : {40, 64, 100, 128, 256}) {
-      const Pages pages(static_cast<Code>(code), head_dim, 16, random);
+      const CodePages pages(static_cast<Code>(code), head_dim, 16, random);
       for (const size_t n_rows : {1, 2, 15, 16, 17, 63, 64, 65, 200}) {
         const std::vector<uint16_t> rows = some_rows(n_rows, 1 + n_rows / 64 + random.below(12), random);
         for (const Ops* table : tables()) {
@@ -163,7 +163,7 @@ TEST(CodeRows, ScoresOfAnyRows) {
 TEST(CodeRows, ScoresOfAThousandRows) {
   Random random(2);
   for (int code = 0; code < kCodeCount; ++code) {
-    const Pages pages(static_cast<Code>(code), 64, 16, random);
+    const CodePages pages(static_cast<Code>(code), 64, 16, random);
     for (const Ops* table : tables()) {
       check_scores(*table, pages, some_rows(1024, 16, random), 3, random);
       if (HasFatalFailure()) return;
@@ -175,7 +175,7 @@ TEST(CodeRows, SumsOfAnyRows) {
   Random random(3);
   for (int code = 0; code < kCodeCount; ++code) {
     for (const int head_dim : {40, 64, 72, 100, 128, 256}) {
-      const Pages pages(static_cast<Code>(code), head_dim, 16, random);
+      const CodePages pages(static_cast<Code>(code), head_dim, 16, random);
       for (const size_t n_rows : {1, 5, 16, 63, 64}) {
         const std::vector<uint16_t> rows = some_rows(n_rows, 1 + random.below(16), random);
         const uint64_t all = ~uint64_t{0} >> (64 - n_rows);

@@ -120,9 +120,9 @@ TEST(IndexTablesTest, OfCodeWordsNeverLeaveAByte) {
   }
 }
 
-// Pages of random sign planes and norms.
-struct Pages {
-  Pages(int head_dim, int n, bool with_norms, Random& random, double scale = 1.0)
+// SignPages of random sign planes and norms.
+struct SignPages {
+  SignPages(int head_dim, int n, bool with_norms, Random& random, double scale = 1.0)
       : dim(head_dim), norms_offset(with_norms ? 64 * ((dim + 7) / 8) : -1) {
     for (int p = 0; p < n; ++p) {
       std::vector<uint8_t>& page =
@@ -176,7 +176,7 @@ std::vector<IndexTables> tables_of(const Ops& table, int n, int dim, double scal
 
 // [n][pages * 64], with room for pages that are not there: it must stay as it is.
 std::vector<int16_t> estimates_of(const Ops& table, const std::vector<IndexTables>& queries,
-                                  const Pages& pages) {
+                                  const SignPages& pages) {
   const size_t ld = 64 * static_cast<size_t>(pages.n() + 1);
   std::vector<int16_t> estimates(queries.size() * ld, 12345);
   table.index.estimate(queries.data(), static_cast<int>(queries.size()), pages.dim, pages.pages.data(),
@@ -194,7 +194,7 @@ TEST(IndexEstimates, AreNearUnitTimesNormTimesSum) {
   for (const int dim : kHeadDims) {
     for (int n_pages = 1; n_pages <= 9; ++n_pages) {
       const int n = 1 + static_cast<int>(random.below(9));
-      const Pages pages(dim, n_pages, random.below(3) > 0, random);
+      const SignPages pages(dim, n_pages, random.below(3) > 0, random);
       const auto queries = tables_of(*tables()[0], n, dim, 0.3, random);
       const size_t ld = 64 * static_cast<size_t>(n_pages + 1);
       std::vector<int16_t> first;
@@ -224,7 +224,7 @@ TEST(IndexEstimates, SaturateInOrder) {
   Random random(4);
   for (const double scale : {30.0, 1e4, 1e30, 1e-30, 0.0}) {
     for (const double norms : {1.0, 0.0, 65504.0, 1e-7}) {
-      const Pages pages(64, 5, true, random, norms);
+      const SignPages pages(64, 5, true, random, norms);
       const auto queries = tables_of(*tables()[0], 3, 64, scale, random);
       std::vector<int16_t> first;
       for (const Ops* table : tables()) {
@@ -292,7 +292,7 @@ TEST(IndexLevels, AreTheBestEstimatesAboveTheOffset) {
   for (const double scale : {0.05, 0.3, 3.0, 100.0}) {
     for (int n_pages = 1; n_pages <= 9; ++n_pages) {
       const int n = 1 + static_cast<int>(random.below(9));
-      const Pages pages(64, n_pages, n_pages % 2 == 0, random);
+      const SignPages pages(64, n_pages, n_pages % 2 == 0, random);
       const auto queries = tables_of(*tables()[0], n, 64, scale, random);
       const size_t ld = 64 * static_cast<size_t>(n_pages + 1);
       std::vector<int16_t> offsets;

@@ -72,7 +72,7 @@ struct Problem {
   }
 };
 
-constexpr float kUntouched = -12345.0f;
+constexpr float kUntouchedSum = -12345.0f;
 
 std::string name_of(const LinearRun& run, const Problem& problem) {
   return std::string(run.table.name) + " " + tensor_type_name(problem.type) +
@@ -86,7 +86,7 @@ void check_products(const LinearRun& run, const Problem& problem, const std::vec
                     size_t n_tokens) {
   const size_t ldo = problem.shape.n_rows + 3;
   constexpr float kBefore = 2.5f;
-  std::vector<float> out(kTokens * ldo, kUntouched);
+  std::vector<float> out(kTokens * ldo, kUntouchedSum);
   if (run.accumulate) {
     for (size_t t = 0; t < n_tokens; ++t) std::fill_n(out.begin() + t * ldo, problem.shape.n_rows, kBefore);
   }
@@ -96,8 +96,8 @@ void check_products(const LinearRun& run, const Problem& problem, const std::vec
     for (size_t row = 0; row < ldo; ++row) {
       const float got = out[t * ldo + row];
       if (t >= n_tokens || row >= problem.shape.n_rows) {
-        ASSERT_EQ(got, kUntouched) << name_of(run, problem) << ": token " << t << " row " << row
-                                   << " was written";
+        ASSERT_EQ(got, kUntouchedSum)
+            << name_of(run, problem) << ": token " << t << " row " << row << " was written";
         continue;
       }
       const Sum& sum = expected[t * problem.shape.n_rows + row];
@@ -197,9 +197,11 @@ TEST_P(Linear, VectorSetsAgreeBitForBit) {
   }
 }
 
-std::string type_name(const testing::TestParamInfo<TensorType>& info) { return tensor_type_name(info.param); }
+std::string name_of_linear(const testing::TestParamInfo<TensorType>& info) {
+  return tensor_type_name(info.param);
+}
 
-INSTANTIATE_TEST_SUITE_P(EveryType, Linear, testing::ValuesIn(kTensorTypes), type_name);
+INSTANTIATE_TEST_SUITE_P(EveryType, Linear, testing::ValuesIn(kTensorTypes), name_of_linear);
 
 }  // namespace
 }  // namespace quire::test

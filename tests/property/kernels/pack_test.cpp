@@ -71,9 +71,11 @@ TEST_P(Pack, PanelsTakeTheFilesBytes) {
   EXPECT_LE(panel, file * (block_values(GetParam()) == 256 ? 1.03 : 1.0));
 }
 
-std::string type_name(const testing::TestParamInfo<TensorType>& info) { return tensor_type_name(info.param); }
+std::string name_of_packed(const testing::TestParamInfo<TensorType>& info) {
+  return tensor_type_name(info.param);
+}
 
-INSTANTIATE_TEST_SUITE_P(EveryType, Pack, testing::ValuesIn(kTensorTypes), type_name);
+INSTANTIATE_TEST_SUITE_P(EveryType, Pack, testing::ValuesIn(kTensorTypes), name_of_packed);
 
 }  // namespace
 }  // namespace quire::test

@@ -7,14 +7,14 @@
 namespace quire::test {
 namespace {
 
-Prompt prompt_of(size_t n_tokens, size_t head_dim = 64, uint64_t seed = 1) {
+Prompt sized_prompt(size_t n_tokens, size_t head_dim = 64, uint64_t seed = 1) {
   return Prompt(geometry(6, head_dim, {2, 6, 1}), n_tokens, seed);
 }
 
 // Over two boundaries of pages of 64 and eight of pages of 16: the first token of a page is seen in its own
 // step, and nothing shifts when rows become cold. (The published code leaves the first token of a page out.)
 TEST(PromoteOutput, WithoutReadingColdRowsItIsThatOfHotRows) {
-  const Prompt prompt = prompt_of(470);
+  const Prompt prompt = sized_prompt(470);
   const Recipe recipe = monarch("trigger=off,promote=0.05");
   Decoding decoding(prompt, recipe, 330);
   size_t n_with_copies = 0;
@@ -32,7 +32,7 @@ TEST(PromoteOutput, WithoutReadingColdRowsItIsThatOfHotRows) {
 TEST(PromoteOutput, WithAllColdRowsItIsThatOfAllRows) {
   for (const size_t page_tokens : {1, 5, 10, 16, 48, 64}) {
     for (const size_t head_dim : {40, 64, 128}) {
-      const Prompt prompt = prompt_of(420, head_dim, page_tokens);
+      const Prompt prompt = sized_prompt(420, head_dim, page_tokens);
       const Recipe recipe =
           monarch("cold=0,budget=100%,promote=0.02,max_hot=200,page=" + std::to_string(page_tokens));
       Decoding decoding(prompt, recipe, 400);
@@ -49,7 +49,7 @@ TEST(PromoteOutput, WithAllColdRowsItIsThatOfAllRows) {
 
 // Without any copies the same rows are read in the same form as by a recipe that reads everything.
 TEST(PromoteOutput, WithoutPromotionItIsAFullRead) {
-  const Prompt prompt = prompt_of(700);
+  const Prompt prompt = sized_prompt(700);
   Decoding decoding(prompt, monarch("cold=0,budget=100%,promote=1,initial_sticky=0"), 690);
   Decoding full(prompt, Recipe::parse("k=nested4,v=nested3,frame=rotated,tail=64"), 690);
   for (size_t t = 690; t < 700; ++t) {
@@ -70,7 +70,7 @@ TEST(PromoteOutput, WithoutPromotionItIsAFullRead) {
 
 // Every query head likes a row of its own, and hardly anything else.
 struct Needles {
-  Needles() : prompt(prompt_of(1200)) {
+  Needles() : prompt(sized_prompt(1200)) {
     quieten(prompt);
     for (size_t h = 0; h < 6; ++h) like(prompt, 1180, 1200, tokens[h], 18, h);
   }
@@ -125,7 +125,7 @@ TEST(PromoteOutput, PromotedNeedlesAreStillRead) {
 // A KV head that expects next to nothing of its cold rows reads their index only; with trigger=off not even
 // that.
 TEST(PromoteOutput, HeadsSkipColdRowsOfNoWeight) {
-  Prompt prompt = prompt_of(1000);
+  Prompt prompt = sized_prompt(1000);
   like(prompt, 990, 1000, 985, 20);  // in the window
   struct {
     const char* settings;
@@ -148,7 +148,7 @@ TEST(PromoteOutput, HeadsSkipColdRowsOfNoWeight) {
 
 // As published: a hot row of some probability keeps the cold ones from being read, however much these have.
 TEST(PromoteOutput, TheScoreTriggerLooksAtHotRowsAlone) {
-  Prompt prompt = prompt_of(1000);
+  Prompt prompt = sized_prompt(1000);
   like(prompt, 990, 1000, 985, 16);
   like(prompt, 990, 1000, 300, 16);
   Decoding by_score(prompt, monarch("trigger=score,budget=10,initial_sticky=0"), 990);
@@ -158,7 +158,7 @@ TEST(PromoteOutput, TheScoreTriggerLooksAtHotRowsAlone) {
   by_mass.step();
   EXPECT_EQ(by_score.cache.last_step().rows_read, 9 * n_hot);
   EXPECT_EQ(by_mass.cache.last_step().rows_read, 9 * (n_hot + 10));
-  Prompt diffuse = prompt_of(1000);
+  Prompt diffuse = sized_prompt(1000);
   Decoding other(diffuse, monarch("trigger=score,budget=10,initial_sticky=0,promote=0.5"), 990);
   other.step();
   EXPECT_EQ(other.cache.last_step().rows_read, 9 * (n_hot + 10));
@@ -168,7 +168,7 @@ TEST(PromoteOutput, TheScoreTriggerLooksAtHotRowsAlone) {
 TEST(PromoteOutput, ExtremesAreFinite) {
   for (const double size : {0.0, 1e-39, 1e4, 1e30}) {
     for (const char* settings : {"", "mass=0.9", "trigger=score", "queries=mean", "sink=0,promote=0"}) {
-      Prompt prompt = prompt_of(400);
+      Prompt prompt = sized_prompt(400);
       for (auto& q : prompt.q) {
         for (float& x : q) x *= static_cast<float>(size);
       }

@@ -1,6 +1,7 @@
 // Law 3: every token is attended to exactly once, whether it is a sink, coded or in the tail.
 #include <gtest/gtest.h>
 
+#include "property/isa.h"
 #include "property/sealed/scene.h"
 
 namespace quire::test {
@@ -9,9 +10,11 @@ namespace {
 // A zero query weighs all tokens alike: the output is the mean of the values. These are exact (f16),
 // integers, and of each token their own, so that a token lost or read twice shows.
 TEST(SealedConservation, AZeroQueryGivesTheMeanOfTheValues) {
+  size_t n_cases = 0;
   for (const std::string& code : code_names()) {
     for (const char* settings : {"sink=0,tail=0", "sink=4,tail=64", "sink=16,tail=1", "sink=16,tail=100"}) {
       for (const size_t n_tokens : {1, 15, 16, 17, 63, 64, 65, 66, 127, 128, 129, 192, 193, 330}) {
+        if (is_forced_plainer() && n_cases++ % 3 != 0) continue;
         Prompt prompt(geometry(6, 64, {2}), n_tokens, n_tokens);
         std::fill(prompt.q[0].begin(), prompt.q[0].end(), 0.0f);
         Random random(n_tokens);

@@ -66,8 +66,8 @@ TEST(KeyBiasOutput, ExactKeysAreLeftAlone) {
 
 // ---- sequences -------------------------------------------------------------------------------------------
 
-struct Filled {
-  Filled(const BiasedPrompt& prompt, const Recipe& recipe, size_t step, int n_threads = 1)
+struct FilledBiased {
+  FilledBiased(const BiasedPrompt& prompt, const Recipe& recipe, size_t step, int n_threads = 1)
       : cache(recipe, prompt.shape, pool, {.key_biases = prompt.key_biases}),
         team(n_threads),
         out(empty_outputs(prompt)) {
@@ -94,11 +94,11 @@ TEST(KeyBiasSequence, CodesDoNotDependOnStepsThreadsOrForks) {
   const BiasedPrompt prompt(geometry(6, 40, {2, 6, 1}), 330, 3, 40, kNorm);
   for (const char* text : {"turbo4(frame=rotated)", "turbo2(sink=0,tail=5,frame=rotated)", "kivi2", "q4"}) {
     const Recipe recipe = Recipe::parse(text);
-    Filled whole(prompt, recipe, prompt.n_tokens);
+    FilledBiased whole(prompt, recipe, prompt.n_tokens);
     const Outputs wanted = probe(whole.cache, prompt, whole.team);
     EXPECT_EQ(whole.cache.size_bytes(), prompt.shape.cache_bytes(recipe, prompt.n_tokens));
     for (const size_t step : {1, 7, 64, 100}) {
-      Filled chunked(prompt, recipe, step, step == 7 ? 3 : 1);
+      FilledBiased chunked(prompt, recipe, step, step == 7 ? 3 : 1);
       Cache fork = chunked.cache.fork();
       ASSERT_EQ(probe(fork, prompt, chunked.team), wanted) << text << " fork, steps of " << step;
       ASSERT_EQ(probe(chunked.cache, prompt, chunked.team), wanted) << text << " steps of " << step;

@@ -8,7 +8,7 @@
 namespace quire::test {
 namespace {
 
-constexpr HeadShape kShape{4, 2, 64};
+constexpr HeadShape kCroppedShape{4, 2, 64};
 constexpr size_t kPromptTokens = 70;
 
 class SavedCropped : public testing::TestWithParam<const char*> {
@@ -22,7 +22,7 @@ class SavedCropped : public testing::TestWithParam<const char*> {
 TEST_P(SavedCropped, HasTheBytesOfOneThatNeverWasLonger) {
   const PolicyChoice select = Recipe::parse(GetParam()).select;
   const size_t dim = select.policy == Policy::kButler ? select.number("dim") : 16;
-  const ButlerPrompt prompt(kShape, 3, 250, 21, 2, dim);
+  const ButlerPrompt prompt(kCroppedShape, 3, 250, 21, 2, dim);
   PagePool pool;
   PagePool other;
   // Within a batch, a short page and a page, and where one ends.

@@ -8,16 +8,16 @@
 namespace quire::test {
 namespace {
 
-const char* const kRecipes[] = {"selfindex", "selfindex(full_rows=5,sink=7,tail=100)", "signvq",
-                                "turbo4(stats=prompt,full_rows=64)", "quire(stats=prompt)"};
+const char* const kCountedRecipes[] = {"selfindex", "selfindex(full_rows=5,sink=7,tail=100)", "signvq",
+                                       "turbo4(stats=prompt,full_rows=64)", "quire(stats=prompt)"};
 
-Prompt prompt_of(size_t n) { return Prompt(geometry(4, 40, {2, 1, 4}), n, n); }
+Prompt bytes_prompt(size_t n) { return Prompt(geometry(4, 40, {2, 1, 4}), n, n); }
 
 TEST(StatisticsBytes, AreThoseAllocated) {
-  for (const char* text : kRecipes) {
+  for (const char* text : kCountedRecipes) {
     const Recipe recipe = Recipe::parse(text);
     for (const size_t n : {100, 511, 512, 513, 576, 640, 900}) {
-      const Prompt prompt = prompt_of(n);
+      const Prompt prompt = bytes_prompt(n);
       for (const size_t step : {n, size_t{100}}) {
         Grown grown(prompt, recipe, n, step);
         EXPECT_EQ(grown.cache.size_bytes(), prompt.shape.cache_bytes(recipe, n))
@@ -33,18 +33,18 @@ TEST(StatisticsBytes, AreThoseAllocated) {
 
 // A page of kept rows a layer, which takes 64 rows however many there are.
 TEST(StatisticsBytes, OfKeptRowsAreAPage) {
-  const Prompt prompt = prompt_of(640);
+  const Prompt prompt = bytes_prompt(640);
   const Grown with(prompt, Recipe::parse("selfindex(full_rows=1)"), 640, 640);
   const Grown without(prompt, Recipe::parse("selfindex(full_rows=0)"), 640, 640);
   EXPECT_EQ(with.cache.size_bytes(), without.cache.size_bytes() + 7 * 64 * 40 * 2 * 2);
 }
 
 TEST(StatisticsBytes, APeakIsEnoughAndNoByteLess) {
-  for (const char* text : kRecipes) {
+  for (const char* text : kCountedRecipes) {
     const Recipe recipe = Recipe::parse(text);
     for (const size_t n : {512, 640}) {
       for (const size_t step : {n, size_t{64}, size_t{300}}) {
-        const Prompt prompt = prompt_of(n);
+        const Prompt prompt = bytes_prompt(n);
         const uint64_t peak = prompt.shape.peak_bytes(recipe, 0, n, step);
         Grown enough(prompt, recipe, n, step, peak, 2);
         ASSERT_EQ(enough.cache.n_tokens(), n) << text;

@@ -6,7 +6,7 @@
 namespace quire::test {
 namespace {
 
-Prompt prompt_of(size_t n, size_t dim = 64, uint64_t seed = 3) {
+Prompt kept_prompt(size_t n, size_t dim = 64, uint64_t seed = 3) {
   return Prompt(geometry(6, dim, {2, 3}), n, seed);
 }
 
@@ -25,7 +25,7 @@ TEST(KeptRows, AreThoseTheLastQueryLikesBest) {
        {"selfindex", "selfindex(full_rows=9,sink=5,tail=64)", "turbo4(stats=prompt,full_rows=33)",
         "k=f16,v=nested4,frame=centred,stats=prompt,full_rows=9"}) {
     const Recipe recipe = Recipe::parse(text);
-    const Prompt prompt = prompt_of(650);
+    const Prompt prompt = kept_prompt(650);
     Grown grown(prompt, recipe, 650, 650, 0, 2);
     for (size_t layer = 0; layer < 2; ++layer) {
       const size_t n_kv = prompt.shape.n_kv_heads[layer];
@@ -69,7 +69,7 @@ TEST(KeptRows, OutputsAreThoseOfTheRowsAsStored) {
     const Recipe recipe = Recipe::parse(text);
     for (const size_t dim : {40, 64}) {
       for (const size_t n : {512, 777}) {
-        const Prompt prompt = prompt_of(n + 1, dim, n);
+        const Prompt prompt = kept_prompt(n + 1, dim, n);
         Grown before(prompt, recipe, n, n);
         Cache cache = before.cache.fork();
         Outputs out = empty_outputs(prompt);
@@ -89,7 +89,7 @@ TEST(KeptRows, NoTokenIsLostOrReadTwice) {
   for (const char* text : {"k=signvq,v=f16,full_rows=64", "k=signvq,v=f16,full_rows=64,sink=16,tail=100",
                            "k=turbo4,v=f16,stats=prompt,full_rows=21"}) {
     for (const size_t n : {513, 600, 705}) {
-      Prompt prompt = prompt_of(n, 64, n);
+      Prompt prompt = kept_prompt(n, 64, n);
       Random random(n);
       for (size_t layer = 0; layer < 2; ++layer) {
         std::fill(prompt.q[layer].end() - 384, prompt.q[layer].end(), 0.0f);
@@ -116,7 +116,7 @@ TEST(KeptRows, NoTokenIsLostOrReadTwice) {
 TEST(KeptRows, GeneratedTokensAreCodedByTheSameStatistics) {
   for (const char* text : kDense) {
     const Recipe recipe = Recipe::parse(text);
-    const Prompt prompt = prompt_of(801, 64, 5);
+    const Prompt prompt = kept_prompt(801, 64, 5);
     Grown grown(prompt, recipe, 600, 600);
     const LayerStatistics* made = grown.cache.layer_statistics(0);
     const std::vector<uint32_t> kept = grown.kept(0, 1);
@@ -167,7 +167,7 @@ TEST(KeptRows, ForksShareAndGoOnAlone) {
        {"selfindex", "turbo4(stats=prompt,full_rows=8)", "quire(stats=prompt,budget=100)"}) {
     const Recipe recipe = Recipe::parse(text);
     for (const size_t shared : {300, 511, 512, 600}) {
-      const Prompt prompt = prompt_of(760);
+      const Prompt prompt = kept_prompt(760);
       Grown grown(prompt, recipe, shared, shared);
       const uint64_t used = grown.pool.used_bytes();
       Cache fork = grown.cache.fork();
@@ -191,8 +191,8 @@ TEST(KeptRows, ForksShareAndGoOnAlone) {
 TEST(KeptRows, ACropToNothingForgetsThem) {
   for (const char* text : {"selfindex", "turbo4(stats=prompt,full_rows=8)", "signvq"}) {
     const Recipe recipe = Recipe::parse(text);
-    const Prompt prompt = prompt_of(600);
-    const Prompt other = prompt_of(700, 64, 8);
+    const Prompt prompt = kept_prompt(600);
+    const Prompt other = kept_prompt(700, 64, 8);
     for (const size_t before : {400, 600}) {
       Grown grown(prompt, recipe, before, before);
       Cache fork = grown.cache.fork();
@@ -212,7 +212,7 @@ TEST(KeptRows, ACropToNothingForgetsThem) {
 // Cut behind the coded pages and on: the same codes as without.
 TEST(KeptRows, ACropBehindThemLeavesThem) {
   for (const char* text : {"selfindex", "turbo4(stats=prompt,full_rows=8)"}) {
-    const Prompt prompt = prompt_of(800);
+    const Prompt prompt = kept_prompt(800);
     Grown straight(prompt, Recipe::parse(text), 700, 700);
     straight.grow(prompt, 800, 1);
     Grown cut(prompt, Recipe::parse(text), 700, 700);

@@ -9,19 +9,20 @@
 namespace quire::test {
 namespace {
 
-const char* const kRecipes[] = {"selfindex",
-                                "selfindex(full_rows=3,sink=4,tail=30,budget=100)",
-                                "signvq",
-                                "turbo4(stats=prompt)",
-                                "quire(stats=prompt,full_rows=20,budget=100)",
-                                "quire(stats=prompt,frame=centred,mass=0.9)",
-                                "quire(frame=rotated,budget=12.3456789012345%,candidates=3.14159265358979)"};
+const char* const kSavedRecipes[] = {
+    "selfindex",
+    "selfindex(full_rows=3,sink=4,tail=30,budget=100)",
+    "signvq",
+    "turbo4(stats=prompt)",
+    "quire(stats=prompt,full_rows=20,budget=100)",
+    "quire(stats=prompt,frame=centred,mass=0.9)",
+    "quire(frame=rotated,budget=12.3456789012345%,candidates=3.14159265358979)"};
 
-Prompt prompt_of(size_t n) { return Prompt(geometry(4, 64, {2, 1}), n, 6); }
+Prompt saved_prompt(size_t n) { return Prompt(geometry(4, 64, {2, 1}), n, 6); }
 
 TEST(SavedStatistics, GoesOnInTheSameBits) {
-  const Prompt prompt = prompt_of(760);
-  for (const char* text : kRecipes) {
+  const Prompt prompt = saved_prompt(760);
+  for (const char* text : kSavedRecipes) {
     const Recipe recipe = Recipe::parse(text);
     for (const size_t at : {400, 511, 512, 705}) {
       for (const size_t step : {at == 705 ? size_t{1} : size_t{100}}) {
@@ -52,7 +53,7 @@ TEST(SavedStatistics, GoesOnInTheSameBits) {
 // ---- damage
 
 struct Saved : testing::Test {
-  Prompt prompt = prompt_of(700);
+  Prompt prompt = saved_prompt(700);
   Grown grown{prompt, Recipe::parse("selfindex(full_rows=5,sink=4)"), 700, 700};
 
   void refused_kept(const std::function<void(std::vector<uint32_t>&)>& change) {

@@ -6,15 +6,15 @@
 namespace quire::test {
 namespace {
 
-const char* const kRecipes[] = {"turbo4(stats=prompt)",
-                                "quire(stats=prompt,frame=centred,full_rows=20)",
-                                "k=turbo4,v=f16,stats=prompt,tail=200,sink=0",
-                                "signvq",
-                                "k=signvq,v=f16,sink=3,tail=64",
-                                "selfindex",
-                                "selfindex(full_rows=10,sink=16)"};
+const char* const kStatisticsRecipes[] = {"turbo4(stats=prompt)",
+                                          "quire(stats=prompt,frame=centred,full_rows=20)",
+                                          "k=turbo4,v=f16,stats=prompt,tail=200,sink=0",
+                                          "signvq",
+                                          "k=signvq,v=f16,sink=3,tail=64",
+                                          "selfindex",
+                                          "selfindex(full_rows=10,sink=16)"};
 
-Prompt prompt_of(size_t n, size_t dim = 40) {
+Prompt uneven_prompt(size_t n, size_t dim = 40) {
   Prompt prompt(geometry(4, dim, {2, 1}), n, n + dim);
   Random random(n);
   for (size_t layer = 0; layer < 2; ++layer) {
@@ -30,8 +30,8 @@ Prompt prompt_of(size_t n, size_t dim = 40) {
 }
 
 TEST(PromptStatistics, NothingIsCodedBefore512Tokens) {
-  const Prompt prompt = prompt_of(700);
-  for (const char* text : kRecipes) {
+  const Prompt prompt = uneven_prompt(700);
+  for (const char* text : kStatisticsRecipes) {
     const Recipe recipe = Recipe::parse(text);
     for (const size_t step : {1, 100, 511}) {
       Grown grown(prompt, recipe, kFirstSeal - 1, step);
@@ -83,7 +83,7 @@ void check_balance(const Prompt& prompt, const Grown& grown, size_t layer, size_
 
 TEST(PromptStatistics, MeansAndBalanceOfRotatedCodes) {
   for (const size_t n : {512, 700}) {
-    const Prompt prompt = prompt_of(n);
+    const Prompt prompt = uneven_prompt(n);
     for (const size_t step : {n, size_t{512}}) {
       for (const char* text : {"turbo4(stats=prompt)", "nested3(stats=prompt,sink=0)",
                                "quire(stats=prompt,frame=centred,full_rows=20)"}) {
@@ -107,7 +107,7 @@ TEST(PromptStatistics, MeansAndBalanceOfRotatedCodes) {
 
 // The prompt's queries in several steps are those of one.
 TEST(PromptStatistics, QueriesOfAllStepsCount) {
-  const Prompt prompt = prompt_of(512);
+  const Prompt prompt = uneven_prompt(512);
   for (const size_t step : {1, 64, 65, 300}) {
     Grown grown(prompt, Recipe::parse("turbo4(stats=prompt)"), 512, step, 0, 2);
     check_balance(prompt, grown, 0, 512);
@@ -181,7 +181,7 @@ void check_signs(const Prompt& prompt, const Grown& grown, size_t layer, size_t 
 TEST(PromptStatistics, SizesAndCodeWordsOfSignVq) {
   for (const size_t dim : {40, 64, 100}) {
     for (const char* text : {"signvq", "selfindex", "k=signvq,v=f16,sink=3,tail=64,full_rows=5"}) {
-      const Prompt prompt = prompt_of(600, dim);
+      const Prompt prompt = uneven_prompt(600, dim);
       Grown grown(prompt, Recipe::parse(text), 600, 600);
       check_signs(prompt, grown, 0, 600);
       check_signs(prompt, grown, 1, 600);
@@ -194,7 +194,7 @@ TEST(PromptStatistics, SizesAndCodeWordsOfSignVq) {
 // size.
 TEST(PromptStatistics, OfPatternsThatNeverOccurAndDeadChannels) {
   for (const char* text : {"signvq", "selfindex", "turbo4(stats=prompt)"}) {
-    Prompt prompt = prompt_of(600);
+    Prompt prompt = uneven_prompt(600);
     for (size_t layer = 0; layer < 2; ++layer) {
       for (size_t row = 0; row < prompt.k[layer].size() / 40; ++row) {
         float* k = prompt.k[layer].data() + row * 40;
@@ -214,7 +214,7 @@ TEST(PromptStatistics, OfPatternsThatNeverOccurAndDeadChannels) {
       if (!made.codebook.empty()) check_signs(prompt, grown, layer, 600);
       if (HasFatalFailure()) FAIL() << text;
     }
-    Prompt more = prompt_of(610);
+    Prompt more = uneven_prompt(610);
     grown.out = empty_outputs(more);
     grown.grow(more, 610, 1);
     for (size_t i = 600 * more.q_width(); i < grown.out[0].size(); ++i)
@@ -224,8 +224,8 @@ TEST(PromptStatistics, OfPatternsThatNeverOccurAndDeadChannels) {
 
 // Nothing but zeros.
 TEST(PromptStatistics, OfNothingAreFinite) {
-  for (const char* text : kRecipes) {
-    Prompt prompt = prompt_of(600);
+  for (const char* text : kStatisticsRecipes) {
+    Prompt prompt = uneven_prompt(600);
     for (auto* rows : {&prompt.q, &prompt.k, &prompt.v}) {
       for (auto& layer : *rows) std::fill(layer.begin(), layer.end(), 0.0f);
     }

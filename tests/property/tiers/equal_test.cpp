@@ -6,12 +6,10 @@
 namespace quire::test {
 namespace {
 
-constexpr HeadShape kShape{6, 2, 64};
-
 // Every recipe in the host's memory and on a disk by one kind of device, with far less memory for fetched
 // rows than there are rows.
 TEST(TierEqual, EveryRecipeGivesTheSameBitsFromATier) {
-  const ButlerPrompt prompt(kShape, 3, 618, 1, 2);
+  const ButlerPrompt prompt(kTierShape, 3, 618, 1, 2);
   bool by_threads = false;
   for (const std::string& recipe : tier_recipes()) {
     TierRun memory(recipe, prompt);
@@ -55,7 +53,7 @@ TEST(TierEqual, AnyLookAheadGivesTheSameBits) {
 }
 
 TEST(TierEqual, ThreadsAndDelaysAndShortReadsChangeNothing) {
-  const ButlerPrompt prompt(kShape, 3, 424, 3, 2);
+  const ButlerPrompt prompt(kTierShape, 3, 424, 3, 2);
   const std::string disk = "disk(path=" + temporary_folder() + ",cache=1K";
   const std::pair<int, std::string> runs[] = {
       {1, disk + ")"}, {2, "host(cache=1K)"}, {4, disk + ",device=threads)"}, {4, disk + ")"}};
@@ -78,7 +76,7 @@ TEST(TierEqual, ThreadsAndDelaysAndShortReadsChangeNothing) {
 
 // Where everything fits, nothing is fetched twice.
 TEST(TierEqual, RowsThatWereFetchedStayWhereThereIsRoom) {
-  const ButlerPrompt prompt(kShape, 3, 500, 4, 2);
+  const ButlerPrompt prompt(kTierShape, 3, 500, 4, 2);
   for (const char* recipe : {"full", "turbo4(frame=rotated)"}) {
     TierRun tier(std::string(recipe) + ",place=host", prompt);
     tier.run(400);
@@ -92,7 +90,7 @@ TEST(TierEqual, RowsThatWereFetchedStayWhereThereIsRoom) {
 
 // Between predictions the same rows are read again: where they do not fit they are told ahead all the same.
 TEST(TierEqual, StepsThatRepeatASelectionLookAheadWhereItDoesNotFit) {
-  const ButlerPrompt prompt(kShape, 6, 640, 5, 2);
+  const ButlerPrompt prompt(kTierShape, 6, 640, 5, 2);
   for (const char* format : {"k=f16,v=f16", "k=turbo4,v=turbo4,frame=rotated"}) {
     const std::string recipe = std::string(format) + ",select=butler(budget=200,local=16,interval=1000)";
     TierRun small(recipe + ",place=host(cache=1K)", prompt), large(recipe + ",place=host", prompt);

@@ -11,8 +11,6 @@
 namespace quire::test {
 namespace {
 
-constexpr HeadShape kShape{6, 2, 64};
-
 size_t shared_tokens(const Cache& cache) {
   const Residency residency = cache.residency();
   EXPECT_EQ(residency.total_tokens, residency.hot_tokens + residency.cold_tokens + residency.dropped_tokens);
@@ -21,7 +19,7 @@ size_t shared_tokens(const Cache& cache) {
 }
 
 TEST(TierHistory, AForkGoesOnFromTheSamePages) {
-  const ButlerPrompt prompt(kShape, 3, 616, 1, 2);
+  const ButlerPrompt prompt(kTierShape, 3, 616, 1, 2);
   for (const std::string& recipe : tier_recipes()) {
     TierRun memory(recipe, prompt);
     memory.run(520);
@@ -40,7 +38,7 @@ TEST(TierHistory, AForkGoesOnFromTheSamePages) {
 }
 
 TEST(TierHistory, AFileSaysNothingOfPlaces) {
-  const ButlerPrompt prompt(kShape, 3, 616, 2, 2);
+  const ButlerPrompt prompt(kTierShape, 3, 616, 2, 2);
   for (const std::string& recipe : tier_recipes()) {
     TierRun memory(recipe, prompt);
     memory.step(520);
@@ -68,7 +66,7 @@ TEST(TierHistory, AFileSaysNothingOfPlaces) {
 
 // Exact rows may be cut anywhere, codes not: as in memory.
 TEST(TierHistory, WhatIsCutComesBackFromTheTier) {
-  const ButlerPrompt prompt(kShape, 2, 520, 3, 2);
+  const ButlerPrompt prompt(kTierShape, 2, 520, 3, 2);
   for (const char* recipe : {"full", "quest(budget=20%)", "doublesparse(budget=15%)", "oracle(budget=30)"}) {
     for (const size_t n : {size_t{1}, size_t{64}, size_t{250}, size_t{256}, size_t{300}, size_t{469}}) {
       TierRun memory(recipe, prompt);
@@ -90,7 +88,7 @@ TEST(TierHistory, WhatIsCutComesBackFromTheTier) {
 
 // A cut that fails changes nothing.
 TEST(TierHistory, ACutThatCannotFetchItsRowsLeavesTheSequenceAsItIs) {
-  const ButlerPrompt prompt(kShape, 3, 520, 3, 2);
+  const ButlerPrompt prompt(kTierShape, 3, 520, 3, 2);
   auto faults = std::make_shared<Faults>();
   TierRun tier("full,place=host(cache=1K)", prompt, 1, 0, faults);
   tier.step(500);
@@ -113,7 +111,7 @@ TEST(TierHistory, ACutThatCannotFetchItsRowsLeavesTheSequenceAsItIs) {
 }
 
 TEST(TierHistory, ACacheIsReplacedByOneOfAnotherTier) {
-  const ButlerPrompt prompt(kShape, 2, 520, 3, 2);
+  const ButlerPrompt prompt(kTierShape, 2, 520, 3, 2);
   TierRun second("full,place=host(cache=1K)", prompt), first("full,place=host(cache=1K)", prompt);
   first.step(400);
   second.step(450);
@@ -124,7 +122,7 @@ TEST(TierHistory, ACacheIsReplacedByOneOfAnotherTier) {
 
 // A sealed page whose rows are all kept exact has none to fetch.
 TEST(TierHistory, PagesWithoutCodedRowsAreNotRead) {
-  const ButlerPrompt prompt(kShape, 2, 560, 3, 2);
+  const ButlerPrompt prompt(kTierShape, 2, 560, 3, 2);
   const std::string recipe = "k=turbo4,v=turbo4,stats=prompt,full_rows=60,tail=448,select=oracle(budget=30)";
   TierRun memory(recipe, prompt), tier(recipe + ",place=host", prompt);
   for (TierRun* run : {&memory, &tier}) {
@@ -135,7 +133,7 @@ TEST(TierHistory, PagesWithoutCodedRowsAreNotRead) {
 }
 
 TEST(TierHistory, RoomOutsideGoesBackWhenNobodyHoldsThePages) {
-  const ButlerPrompt prompt(kShape, 3, 520, 3, 2);
+  const ButlerPrompt prompt(kTierShape, 3, 520, 3, 2);
   TierRun tier("turbo4(frame=rotated),place=host", prompt);
   tier.step(400);
   Tier& own = *tier.cache->store().tier();

@@ -9,8 +9,6 @@
 namespace quire::test {
 namespace {
 
-constexpr HeadShape kShape{6, 2, 64};
-
 std::string error_of(const std::function<void()>& work) {
   try {
     work();
@@ -23,7 +21,7 @@ std::string error_of(const std::function<void()>& work) {
 // At every moment pages, fetched rows and what is under way together stay below the budget, and the result is
 // the same. What does not fit is refused before anything is computed.
 TEST(TierLimit, ABudgetHoldsForEverythingInMemory) {
-  const ButlerPrompt prompt(kShape, 6, 1000, 1, 2);
+  const ButlerPrompt prompt(kTierShape, 6, 1000, 1, 2);
   for (const std::string recipe : {"full", "turbo4(frame=rotated)", "quire(budget=10%,frame=rotated)",
                                    "butler(budget=10%,sink=2,local=16,interval=3)"}) {
     TierRun memory(recipe, prompt);
@@ -51,14 +49,14 @@ TEST(TierLimit, ABudgetHoldsForEverythingInMemory) {
 }
 
 TEST(TierLimit, TheLeastThatATierNeedsIsRefusedWithNumbers) {
-  const ButlerPrompt prompt(kShape, 2, 100, 1, 2);
+  const ButlerPrompt prompt(kTierShape, 2, 100, 1, 2);
   const std::string error = error_of([&] { TierRun("full,place=host", prompt, 1, 200'000); });
   EXPECT_NE(error.find("200000 bytes"), std::string::npos) << error;
 }
 
 // What is named and compared counts too, and is refused before anything of a step is computed.
 TEST(TierLimit, WhatAPredictionTakesCountsAndIsRefusedBefore) {
-  const ButlerPrompt prompt(kShape, 6, 700, 1, 2);
+  const ButlerPrompt prompt(kTierShape, 6, 700, 1, 2);
   for (const std::string& place : {std::string(), std::string(",place=host(cache=1K)")}) {
     TierRun run("butler(budget=10%,sink=2,local=16,interval=3)" + place, prompt, 2, 50'000'000);
     run.step(640);
@@ -85,7 +83,7 @@ TEST(TierLimit, WhatAPredictionTakesCountsAndIsRefusedBefore) {
 
 // The system may refuse memory in the middle of a step: nobody waits for ever, and the sequence begins anew.
 TEST(TierFault, MemoryRefusedInsideAStepEndsItForAllThreads) {
-  const ButlerPrompt prompt(kShape, 4, 470, 2, 2);
+  const ButlerPrompt prompt(kTierShape, 4, 470, 2, 2);
   for (const char* recipe : {"full,place=host(cache=1K)", "turbo4(frame=rotated)",
                              "butler(k=turbo4,v=turbo4,frame=rotated,budget=50),place=host(cache=1K)"}) {
     TierRun memory(recipe, prompt);
@@ -114,7 +112,7 @@ TEST(TierFault, MemoryRefusedInsideAStepEndsItForAllThreads) {
 
 // A fault ends the step with a sentence, and every later step too; the sequence is as long as it was.
 TEST(TierFault, EndsTheStepAndIsToldToTheNext) {
-  const ButlerPrompt prompt(kShape, 4, 640, 2, 2);
+  const ButlerPrompt prompt(kTierShape, 4, 640, 2, 2);
   struct Case {
     std::function<void(Faults&)> set;
     const char* says;
@@ -148,7 +146,7 @@ TEST(TierFault, EndsTheStepAndIsToldToTheNext) {
 }
 
 TEST(TierFault, ADiskThatIsFullEndsThePrompt) {
-  const ButlerPrompt prompt(kShape, 4, 500, 2, 2);
+  const ButlerPrompt prompt(kTierShape, 4, 500, 2, 2);
   for (const char* recipe : {"full", "turbo4(frame=rotated)", "butler(budget=50%)"}) {
     auto faults = std::make_shared<Faults>();
     faults->write_error = ENOSPC;

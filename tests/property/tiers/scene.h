@@ -18,6 +18,8 @@
 
 namespace quire::test {
 
+constexpr HeadShape kTierShape{6, 2, 64};
+
 // Every kind of recipe that keeps its rows. Budgets are small, so that a step leaves most rows out.
 inline const std::vector<std::string>& tier_recipes() {
   static const std::vector<std::string> all = {

@@ -107,7 +107,7 @@ TEST(WindowRecipes, BytesFollowFromTheShape) {
   }
 }
 
-std::string refusal(const Recipe& recipe, const Geometry& shape, ModelFacts facts = {}) {
+std::string recipe_refusal(const Recipe& recipe, const Geometry& shape, ModelFacts facts = {}) {
   try {
     PagePool pool;
     Cache cache(recipe, shape, pool, std::move(facts));
@@ -122,15 +122,15 @@ TEST(WindowRecipes, RefusedByNameWhereNothingIsLeftToThem) {
   for (const char* text :
        {"turbo4(frame=rotated)", "h2o(budget=90)", "quest(budget=60)", "full,place=host"}) {
     const Recipe recipe = Recipe::parse(text);
-    const std::string error = refusal(recipe, shape);
+    const std::string error = recipe_refusal(recipe, shape);
     EXPECT_NE(error.find(recipe.text()), std::string::npos) << error;
     EXPECT_NE(error.find("layer 0"), std::string::npos) << error;
     EXPECT_EQ(error.find('\n'), std::string::npos);
     EXPECT_THROW(check_windows(recipe, shape), Error);
     EXPECT_NO_THROW(check_windows(recipe, windowed(geometry(4, 64, {2, 2}), {50, 0})));
   }
-  EXPECT_EQ(refusal(Recipe::parse("full"), shape), "");
-  EXPECT_EQ(refusal(Recipe::parse("bf16"), shape), "");
+  EXPECT_EQ(recipe_refusal(Recipe::parse("full"), shape), "");
+  EXPECT_EQ(recipe_refusal(Recipe::parse("bf16"), shape), "");
   const Recipe butler = Recipe::parse("butler(budget=5%)");
   try {
     check_windows(butler, windowed(geometry(4, 64, {2, 2}), {0, 50}));

@@ -13,17 +13,17 @@
 namespace quire::test {
 namespace {
 
-const char* const kRecipes[] = {"full",
-                                "k=bf16,v=f32",
-                                "turbo4(frame=rotated,tail=20)",
-                                "h2o(budget=60)",
-                                "streaming(window=50)",
-                                "k=turbo4,v=turbo4,frame=rotated,keep=log(reserve=48)",
-                                "quest(budget=60,dense=0)"};
+const char* const kSavedRecipes[] = {"full",
+                                     "k=bf16,v=f32",
+                                     "turbo4(frame=rotated,tail=20)",
+                                     "h2o(budget=60)",
+                                     "streaming(window=50)",
+                                     "k=turbo4,v=turbo4,frame=rotated,keep=log(reserve=48)",
+                                     "quest(budget=60,dense=0)"};
 
 void check(uint64_t seed) {
   Random random(seed);
-  const std::string recipe = kRecipes[random.below(std::size(kRecipes))];
+  const std::string recipe = kSavedRecipes[random.below(std::size(kSavedRecipes))];
   const bool all =
       !recipe.starts_with("full") && !recipe.starts_with("k=bf16") ? false : random.below(3) == 0;
   const Prompt prompt(windowed(geometry(4, 40, {2, 1, 2}), {1 + random.below(150), all ? 9u : 0u, 40},

@@ -5,16 +5,15 @@
 
 #include "base/error.h"
 #include "cache/recipe.h"
+#include "unit/cache/recipe_text.h"
 
 namespace quire {
 namespace {
 
-std::string canonical(const std::string& text) { return Recipe::parse(text).text(); }
-
 const struct {
   const char* text;
   const char* canonical;
-} kSpellings[] = {
+} kPolicySpellings[] = {
     {"h2o", "h2o"},
     {"keep=h2o", "h2o"},
     {"f16(keep=h2o())", "h2o"},
@@ -57,7 +56,7 @@ const struct {
 };
 
 TEST(RecipePolicy, SpellingsAndTheirCanonicalText) {
-  for (const auto& spelling : kSpellings) {
+  for (const auto& spelling : kPolicySpellings) {
     if (spelling.canonical == nullptr) {
       EXPECT_THROW(canonical(spelling.text), Error) << spelling.text;
       continue;
@@ -90,7 +89,7 @@ const struct {
   const char* text;
   const char* one;
   const char* other;
-} kRefusals[] = {
+} kPolicyRefusals[] = {
     {"turbo4(keep=h2o)", "keep=h2o", "k=turbo4"},
     {"h2o(v=kivi4)", "keep=h2o", "v=kivi4"},
     {"snapkv(k=q8)", "keep=snapkv", "k=q8"},
@@ -128,7 +127,7 @@ const struct {
 };
 
 TEST(RecipePolicy, RefusalsNameBothParts) {
-  for (const auto& entry : kRefusals) {
+  for (const auto& entry : kPolicyRefusals) {
     try {
       ADD_FAILURE() << entry.text << " was accepted as " << canonical(entry.text);
     } catch (const Error& error) {

@@ -7,11 +7,10 @@
 #include "base/error.h"
 #include "cache/recipe.h"
 #include "property/random.h"
+#include "unit/cache/recipe_text.h"
 
 namespace quire {
 namespace {
-
-std::string canonical(const std::string& text) { return Recipe::parse(text).text(); }
 
 TEST(RecipeSelection, Defaults) {
   const Recipe quire = Recipe::parse("quire");
@@ -39,7 +38,7 @@ TEST(RecipeSelection, Defaults) {
 const struct {
   const char* text;
   const char* canonical;
-} kSpellings[] = {
+} kSelectionSpellings[] = {
     {"quire()", "quire"},
     {"quire(budget=7.5%)", "quire"},
     {"quire(budget=20%)", "quire(budget=20%)"},
@@ -80,7 +79,7 @@ const struct {
 };
 
 TEST(RecipeSelection, SpellingsAndTheirCanonicalText) {
-  for (const auto& spelling : kSpellings)
+  for (const auto& spelling : kSelectionSpellings)
     EXPECT_EQ(canonical(spelling.text), spelling.canonical) << spelling.text;
 }
 
@@ -153,19 +152,10 @@ TEST(RecipeSelection, WhatIsPrintedParsesBack) {
   }
 }
 
-std::string refusal(const std::string& text) {
-  try {
-    Recipe::parse(text);
-    return "";
-  } catch (const Error& error) {
-    return error.what();
-  }
-}
-
 const struct {
   const char* text;
   const char* says;
-} kRefusals[] = {
+} kSelectionRefusals[] = {
     {"quire(budget=0%)", "reads nothing"},
     {"quire(budget=101%)", "100"},
     {"quire(budget=-5%)", "from 0 to 100"},
@@ -249,7 +239,7 @@ const struct {
 };
 
 TEST(RecipeSelection, RefusalsSayWhatIsWrong) {
-  for (const auto& entry : kRefusals) {
+  for (const auto& entry : kSelectionRefusals) {
     const std::string error = refusal(entry.text);
     EXPECT_NE(error, "") << "'" << entry.text << "' was accepted as "
                          << (error.empty() ? canonical(entry.text) : "");

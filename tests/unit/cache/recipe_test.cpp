@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "unit/cache/recipe_text.h"
 
 namespace quire {
 namespace {
@@ -39,15 +40,6 @@ TEST(Recipe, SpellingsAndTheirCanonicalText) {
                                    {"v=bf16,k=f32", "k=f32,v=bf16"},
                                    {"full(k=f32,v=bf16)", "k=f32,v=bf16"}}) {
     EXPECT_EQ(Recipe::parse(spelling.text).text(), spelling.canonical) << spelling.text;
-  }
-}
-
-std::string refusal(std::string_view text) {
-  try {
-    Recipe::parse(text);
-    return "";
-  } catch (const Error& error) {
-    return error.what();
   }
 }
 

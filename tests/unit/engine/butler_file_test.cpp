@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kModel = "0123456789abcdef";
 
-ButlerGeometry small() {
+ButlerGeometry small_butler() {
   ButlerGeometry g;
   g.n_layers = 7;  // the second producer serves two layers
   g.n_heads = 6;
@@ -66,23 +66,24 @@ std::string error_of(std::span<const std::byte> bytes, const ButlerGeometry& mod
 class ButlerFile : public test::TemporaryFolder {};
 
 TEST_F(ButlerFile, KeepsAPredictor) {
-  const ButlerWeights weights = numbered(small());
+  const ButlerWeights weights = numbered(small_butler());
   const std::string path = folder / "b.safetensors";
   for (const SafetensorsType type : {SafetensorsType::kF32, SafetensorsType::kBF16}) {
     save_butler(weights, kModel, path, type);
-    ButlerGeometry model = small();
+    ButlerGeometry model = small_butler();
     model.stride = model.dim = model.hidden = 1;  // the predictor's own numbers are the file's
     expect_equal(load_butler(path, kModel, model), weights);
   }
-  EXPECT_THROW((void)load_butler(folder / "none", kModel, small()), Error);
+  EXPECT_THROW((void)load_butler(folder / "none", kModel, small_butler()), Error);
 }
 
 TEST_F(ButlerFile, AnotherModelIsRefused) {
-  const std::vector<std::byte> bytes = encode_butler(numbered(small()), kModel, SafetensorsType::kF32);
-  ASSERT_EQ(error_of(bytes, small()), "no error");
-  EXPECT_NE(error_of(bytes, small(), "fedcba9876543210").find("belongs to another model"), std::string::npos);
+  const std::vector<std::byte> bytes = encode_butler(numbered(small_butler()), kModel, SafetensorsType::kF32);
+  ASSERT_EQ(error_of(bytes, small_butler()), "no error");
+  EXPECT_NE(error_of(bytes, small_butler(), "fedcba9876543210").find("belongs to another model"),
+            std::string::npos);
   const auto differs = [&](size_t ButlerGeometry::*field, const char* says) {
-    ButlerGeometry model = small();
+    ButlerGeometry model = small_butler();
     model.*field += 1;
     EXPECT_NE(error_of(bytes, model).find(says), std::string::npos) << error_of(bytes, model);
   };
@@ -114,7 +115,7 @@ SafetensorsWriter with(const std::string& key, const std::string& text) {
 
 TEST_F(ButlerFile, DamageIsRefused) {
   const auto says = [&](const std::string& key, const std::string& text, const char* what) {
-    const std::string error = error_of(with(key, text).bytes(), small());
+    const std::string error = error_of(with(key, text).bytes(), small_butler());
     EXPECT_NE(error.find(what), std::string::npos) << error;
   };
   says("format", "gguf", "holds no predictor");
@@ -128,7 +129,7 @@ TEST_F(ButlerFile, DamageIsRefused) {
 }
 
 TEST_F(ButlerFile, ValuesThatAreNoNumbersAreRefused) {
-  ButlerWeights weights = numbered(small());
+  ButlerWeights weights = numbered(small_butler());
   constexpr float kMark = 12345.5f;
   weights.producers[1].out[7] = kMark;
   std::vector<std::byte> bytes = encode_butler(weights, kModel, SafetensorsType::kF32);
@@ -137,16 +138,16 @@ TEST_F(ButlerFile, ValuesThatAreNoNumbersAreRefused) {
   ASSERT_NE(at, bytes.end());
   const float nan = std::numeric_limits<float>::quiet_NaN();
   std::copy_n(std::as_bytes(std::span(&nan, 1)).begin(), sizeof nan, at);
-  EXPECT_NE(error_of(bytes, small()).find("producer.1.out holds a value that is no finite number"),
+  EXPECT_NE(error_of(bytes, small_butler()).find("producer.1.out holds a value that is no finite number"),
             std::string::npos);
 }
 
 // Also what rounding makes infinite.
 TEST_F(ButlerFile, ValuesThatAreNoNumbersAreNotWritten) {
   const std::string path = folder / "b.safetensors";
-  save_butler(numbered(small()), kModel, path, SafetensorsType::kBF16);
+  save_butler(numbered(small_butler()), kModel, path, SafetensorsType::kBF16);
   const auto refused = [&](float value, SafetensorsType type) {
-    ButlerWeights weights = numbered(small());
+    ButlerWeights weights = numbered(small_butler());
     weights.projections[5].back() = value;
     try {
       save_butler(weights, kModel, path, type);
@@ -159,15 +160,15 @@ TEST_F(ButlerFile, ValuesThatAreNoNumbersAreNotWritten) {
   refused(-std::numeric_limits<float>::infinity(), SafetensorsType::kF32);
   refused(std::numeric_limits<float>::max(), SafetensorsType::kBF16);
   refused(1e5f, SafetensorsType::kF16);
-  expect_equal(load_butler(path, kModel, small()), numbered(small()));
-  EXPECT_NO_THROW((void)encode_butler(numbered(small()), kModel, SafetensorsType::kF16));
+  expect_equal(load_butler(path, kModel, small_butler()), numbered(small_butler()));
+  EXPECT_NO_THROW((void)encode_butler(numbered(small_butler()), kModel, SafetensorsType::kF16));
 }
 
 TEST_F(ButlerFile, FurtherMetadataIsKeptAndNotLookedAt) {
   const std::string path = folder / "b.safetensors";
-  save_butler(numbered(small()), kModel, path, SafetensorsType::kBF16, {{"steps", "12"}});
+  save_butler(numbered(small_butler()), kModel, path, SafetensorsType::kBF16, {{"steps", "12"}});
   EXPECT_EQ(SafetensorsFile::open(path).metadata().find("steps")->second, "12");
-  expect_equal(load_butler(path, kModel, small()), numbered(small()));
+  expect_equal(load_butler(path, kModel, small_butler()), numbered(small_butler()));
 }
 
 TEST(ButlerGeometryOf, IsTheModels) {

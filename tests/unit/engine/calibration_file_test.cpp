@@ -25,7 +25,7 @@ using Bytes = std::vector<std::byte>;
 
 constexpr std::string_view kFingerprint = "0123456789abcdef";
 
-Calibration small() {
+Calibration small_calibration() {
   Calibration calibration;
   calibration.geometry = {3, 4, 2, {2, 0, 1}};
   calibration.key_mean = {1, 2, 3, 4, 5, 6};
@@ -56,16 +56,17 @@ std::string refusal(const Bytes& bytes) {
 }
 
 template <typename T>
-Bytes with(Bytes bytes, size_t at, T value) {
+Bytes changed_calibration(Bytes bytes, size_t at, T value) {
   return test::with_value(std::move(bytes), at, value, calibration_checksum);
 }
 
 TEST(CalibrationFile, GoesThereAndBack) {
-  expect_equal(decode_calibration(encode_calibration(small(), kFingerprint), kFingerprint, "x"), small());
+  expect_equal(decode_calibration(encode_calibration(small_calibration(), kFingerprint), kFingerprint, "x"),
+               small_calibration());
 }
 
 TEST(CalibrationFile, EveryCutAndEveryFlippedByteIsRefused) {
-  const Bytes whole = encode_calibration(small(), kFingerprint);
+  const Bytes whole = encode_calibration(small_calibration(), kFingerprint);
   for (size_t n = 0; n < whole.size(); ++n) {
     EXPECT_NE(refusal({whole.begin(), whole.begin() + static_cast<ptrdiff_t>(n)}), "") << n;
     Bytes flipped = whole;
@@ -78,31 +79,31 @@ TEST(CalibrationFile, EveryCutAndEveryFlippedByteIsRefused) {
 }
 
 TEST(CalibrationFile, SaysWhatIsWrong) {
-  const Bytes whole = encode_calibration(small(), kFingerprint);
+  const Bytes whole = encode_calibration(small_calibration(), kFingerprint);
   const auto refused = [](const Bytes& bytes, const char* words) {
     EXPECT_NE(refusal(bytes).find(words), std::string::npos) << refusal(bytes);
     EXPECT_TRUE(refusal(bytes).starts_with("x.calibration: "));
   };
   refused({}, "no calibration file");
   refused(Bytes(1000), "no calibration file");
-  refused(with(whole, 8, uint32_t{1}), "version 1");
-  refused(encode_calibration(small(), "0123456789abcdee"), "another model");
+  refused(changed_calibration(whole, 8, uint32_t{1}), "version 1");
+  refused(encode_calibration(small_calibration(), "0123456789abcdee"), "another model");
   refused({whole.begin(), whole.end() - 9}, "cut short");
   // Values follow the header of 40 bytes and three counts.
-  refused(with(whole, 52, std::numeric_limits<float>::quiet_NaN()), "mean");
-  refused(with(whole, 52 + 24, 0.0f), "balance");
-  refused(with(whole, 52 + 24, -1.0f), "balance");
-  refused(with(whole, 52 + 24, std::numeric_limits<float>::infinity()), "balance");
-  refused(with(whole, 52 + 48, -std::numeric_limits<float>::infinity()), "mean");
-  refused(with(whole, 52 + 72, -1.0f), "product");
-  refused(with(whole, 52 + 72, std::numeric_limits<float>::infinity()), "product");
+  refused(changed_calibration(whole, 52, std::numeric_limits<float>::quiet_NaN()), "mean");
+  refused(changed_calibration(whole, 52 + 24, 0.0f), "balance");
+  refused(changed_calibration(whole, 52 + 24, -1.0f), "balance");
+  refused(changed_calibration(whole, 52 + 24, std::numeric_limits<float>::infinity()), "balance");
+  refused(changed_calibration(whole, 52 + 48, -std::numeric_limits<float>::infinity()), "mean");
+  refused(changed_calibration(whole, 52 + 72, -1.0f), "product");
+  refused(changed_calibration(whole, 52 + 72, std::numeric_limits<float>::infinity()), "product");
 }
 
 TEST(CalibrationFile, AbsurdCountsAreRefused) {
-  const Bytes whole = encode_calibration(small(), kFingerprint);
+  const Bytes whole = encode_calibration(small_calibration(), kFingerprint);
   for (const size_t at : {12, 16, 20, 40, 44, 48}) {
     for (const uint32_t value : {0u, 3u, 0x7fffffffu, 0xffffffffu}) {
-      const Bytes changed = with(whole, at, value);
+      const Bytes changed = changed_calibration(whole, at, value);
       if (changed != whole && !(at == 44 && value == 0)) {
         EXPECT_NE(refusal(changed), "") << at << " " << value;
       }
@@ -193,7 +194,7 @@ TEST_F(Kept, ANamedFileIsReadAtOnceOrRefused) {
   EXPECT_TRUE(notes.empty());
   named.calibration_path = folder / "missing";
   EXPECT_THROW(test::TinyEngine{named}, Error);
-  save_calibration(small(), kFingerprint, path);
+  save_calibration(small_calibration(), kFingerprint, path);
   named.calibration_path = path;
   EXPECT_THROW(test::TinyEngine{named}, Error);
 }

@@ -24,12 +24,6 @@ namespace fs = std::filesystem;
 using test::Bytes;
 using test::TinyEngine;
 
-std::vector<int32_t> prompt_of(size_t n) {
-  std::vector<int32_t> tokens(n);
-  for (size_t i = 0; i < n; ++i) tokens[i] = static_cast<int32_t>((i * 37 + 11) % 256);
-  return tokens;
-}
-
 std::vector<int32_t> generate(Session& session, size_t n) {
   SamplingOptions options;
   options.temperature = 0;
@@ -48,7 +42,7 @@ Bytes encode(const Session& session) {
 // A session after a prompt and a few tokens.
 Session made(Engine& engine, const char* recipe, size_t n_prompt, size_t n_more = 0) {
   Session session(engine, {.recipe = Recipe::parse(recipe)});
-  session.prefill(prompt_of(n_prompt));
+  session.prefill(test::tiny_prompt(n_prompt));
   generate(session, n_more);
   return session;
 }
@@ -81,7 +75,7 @@ size_t place(const Bytes& bytes, const char* section) {
 }
 
 template <typename T>
-Bytes with(Bytes bytes, size_t at, T value) {
+Bytes changed_session(Bytes bytes, size_t at, T value) {
   return test::with_value(std::move(bytes), at, value, checksum_of);
 }
 
@@ -117,7 +111,7 @@ TEST(SessionFile, GoesOnAsIfUnbroken) {
         EXPECT_EQ(loaded.cache().coded_tokens(), unbroken.cache().coded_tokens());
         EXPECT_TRUE(encode(loaded) == bytes) << recipe << " " << n_prompt;
         EXPECT_EQ(generate(loaded, 20), generate(unbroken, 20)) << recipe << " " << n_prompt << " " << n_more;
-        const std::vector<int32_t> more = prompt_of(9);
+        const std::vector<int32_t> more = test::tiny_prompt(9);
         loaded.prefill(more);
         unbroken.prefill(more);
         EXPECT_TRUE(std::ranges::equal(loaded.logits(), unbroken.logits())) << recipe << " " << n_prompt;
@@ -216,18 +210,18 @@ TEST(SessionFile, SaysWhatDoesNotFit) {
     EXPECT_NE(got.find(words), std::string::npos) << got;
     EXPECT_TRUE(got.starts_with("x.kv: ")) << got;
   };
-  refused(with(whole, place(whole, "model"), 'x'), "another model");
+  refused(changed_session(whole, place(whole, "model"), 'x'), "another model");
   refused(whole, "the recipe full, not q8", {.recipe = Recipe::parse("q8")});
   refused(whole, "70 tokens, but the context holds only 69", {.context_tokens = 69});
   EXPECT_EQ(refusal(whole, engine, {.context_tokens = 70}), "");
-  refused(with(whole, place(whole, "tokens"), int32_t{259}), "vocabulary");
-  refused(with(whole, place(whole, "tokens"), int32_t{-1}), "vocabulary");
-  refused(with(whole, place(whole, "logits"), std::numeric_limits<float>::quiet_NaN()), "logits");
-  refused(with(whole, place(whole, "recipe"), 'g'), "recipe");
-  refused(with(whole, place(whole, "tokens") - 32, 'u'), "'uokens'");
-  refused(with(whole, place(whole, "pages") - 32, 'P'), "section");
+  refused(changed_session(whole, place(whole, "tokens"), int32_t{259}), "vocabulary");
+  refused(changed_session(whole, place(whole, "tokens"), int32_t{-1}), "vocabulary");
+  refused(changed_session(whole, place(whole, "logits"), std::numeric_limits<float>::quiet_NaN()), "logits");
+  refused(changed_session(whole, place(whole, "recipe"), 'g'), "recipe");
+  refused(changed_session(whole, place(whole, "tokens") - 32, 'u'), "'uokens'");
+  refused(changed_session(whole, place(whole, "pages") - 32, 'P'), "section");
   // A section of logits may be unknown, and the last token is then computed once more.
-  const Bytes without = with(whole, place(whole, "logits") - 32, 'x');
+  const Bytes without = changed_session(whole, place(whole, "logits") - 32, 'x');
   Session session(engine, {});
   load(without, session);
   EXPECT_TRUE(session.logits().empty());
@@ -257,13 +251,14 @@ TEST(SessionFile, AbsurdCountsAreRefused) {
   for (const size_t at : {rows, rows + 8, rows + 16}) {
     for (const uint64_t value : {uint64_t{0}, uint64_t{2}, uint64_t{64}, uint64_t{71}, uint64_t{128},
                                  uint64_t{1} << 32, uint64_t{1} << 58, UINT64_MAX}) {
-      EXPECT_NE(refusal(with(whole, at, value), tiny.engine, options), "") << at << " " << value;
+      EXPECT_NE(refusal(changed_session(whole, at, value), tiny.engine, options), "") << at << " " << value;
     }
   }
   const size_t geometry = place(whole, "geometry");
   for (size_t at = geometry; at < geometry + 20; at += 4) {
     for (const uint32_t value : {0u, 3u, 64u, 0x7fffffffu, 0xffffffffu}) {
-      EXPECT_NE(refusal(with(whole, at, value), tiny.engine, options), "") << at - geometry << " " << value;
+      EXPECT_NE(refusal(changed_session(whole, at, value), tiny.engine, options), "")
+          << at - geometry << " " << value;
     }
   }
 }

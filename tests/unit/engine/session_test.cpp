@@ -14,12 +14,6 @@ namespace {
 
 using test::TinyEngine;
 
-std::vector<int32_t> prompt_of(size_t n) {
-  std::vector<int32_t> tokens(n);
-  for (size_t i = 0; i < n; ++i) tokens[i] = static_cast<int32_t>((i * 37 + 11) % 256);
-  return tokens;
-}
-
 // Greedy and without an end, so that the length is known.
 Sampler greedy(const Engine& engine) {
   SamplingOptions options;
@@ -30,7 +24,7 @@ Sampler greedy(const Engine& engine) {
 
 Generation continue_prompt(Engine& engine, size_t n_prompt, size_t n, const SessionOptions& options = {}) {
   Session session(engine, options);
-  session.prefill(prompt_of(n_prompt));
+  session.prefill(test::tiny_prompt(n_prompt));
   Sampler sampler = greedy(engine);
   return session.generate(sampler, {.max_tokens = n});
 }
@@ -62,7 +56,7 @@ TEST(Session, ThreadsDoNotMatter) {
 TEST(Session, GeneratingInPartsIsTheSame) {
   TinyEngine tiny;
   Session session(tiny.engine, {});
-  session.prefill(prompt_of(9));
+  session.prefill(test::tiny_prompt(9));
   Sampler sampler = greedy(tiny.engine);
   std::vector<int32_t> parts = session.generate(sampler, {.max_tokens = 4}).tokens;
   const Generation rest = session.generate(sampler, {.max_tokens = 5});
@@ -73,14 +67,14 @@ TEST(Session, GeneratingInPartsIsTheSame) {
 TEST(Session, PrefillComputesOnlyWhatIsNew) {
   TinyEngine tiny;
   Session session(tiny.engine, {});
-  const PrefillResult first = session.prefill(prompt_of(9));
+  const PrefillResult first = session.prefill(test::tiny_prompt(9));
   EXPECT_EQ(first.n_computed, 9u);
   EXPECT_EQ(first.n_reused, 0u);
   Sampler sampler = greedy(tiny.engine);
   session.generate(sampler, {.max_tokens = 4});
   EXPECT_EQ(session.tokens().size(), 13u);
   EXPECT_EQ(session.cache().n_tokens(), 12u);  // the last one chosen was not needed yet
-  const PrefillResult second = session.prefill(prompt_of(5));
+  const PrefillResult second = session.prefill(test::tiny_prompt(5));
   EXPECT_EQ(second.n_computed, 6u);
   EXPECT_EQ(second.n_reused, 12u);
 }
@@ -88,10 +82,10 @@ TEST(Session, PrefillComputesOnlyWhatIsNew) {
 TEST(Session, ContinuedSequenceEqualsOneComputedAtOnce) {
   TinyEngine tiny;
   Session grown(tiny.engine, {});
-  grown.prefill(prompt_of(9));
+  grown.prefill(test::tiny_prompt(9));
   Sampler sampler = greedy(tiny.engine);
   grown.generate(sampler, {.max_tokens = 6});
-  grown.prefill(prompt_of(20));
+  grown.prefill(test::tiny_prompt(20));
   Session fresh(tiny.engine, {});
   fresh.prefill(grown.tokens());
   Sampler again = greedy(tiny.engine);
@@ -102,30 +96,30 @@ TEST(Session, ContinuedSequenceEqualsOneComputedAtOnce) {
 TEST(Session, CropAndContinueIsTheSame) {
   TinyEngine tiny;
   Session session(tiny.engine, {});
-  session.prefill(prompt_of(80));
+  session.prefill(test::tiny_prompt(80));
   Sampler sampler = greedy(tiny.engine);
   const std::vector<int32_t> first = session.generate(sampler, {.max_tokens = 10}).tokens;
   session.crop(80);
   EXPECT_EQ(session.generate(sampler, {.max_tokens = 10}).tokens, first);
   session.crop(0);
   EXPECT_THROW(session.generate(sampler, {.max_tokens = 1}), Error);
-  session.prefill(prompt_of(80));
+  session.prefill(test::tiny_prompt(80));
   EXPECT_EQ(session.generate(sampler, {.max_tokens = 10}).tokens, first);
 }
 
 TEST(Session, PromptOverTheContextIsRefusedWithBothNumbers) {
   TinyEngine tiny;
   Session session(tiny.engine, {.context_tokens = 50});
-  session.prefill(prompt_of(20));
+  session.prefill(test::tiny_prompt(20));
   try {
-    session.prefill(prompt_of(31));
+    session.prefill(test::tiny_prompt(31));
     FAIL();
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("51"), std::string::npos) << error.what();
     EXPECT_NE(std::string(error.what()).find("50"), std::string::npos) << error.what();
   }
   EXPECT_EQ(session.tokens().size(), 20u);
-  EXPECT_EQ(session.prefill(prompt_of(30)).n_computed, 30u);
+  EXPECT_EQ(session.prefill(test::tiny_prompt(30)).n_computed, 30u);
 }
 
 TEST(Session, ContextOverTheModelIsRefused) {
@@ -146,9 +140,9 @@ TEST(Session, EndsAtTheBudget) {
   EXPECT_EQ(result.finish, FinishReason::kBudget);
   EXPECT_EQ(result.tokens.size(), 64u - 20 + 1);
   Session session(tiny.engine, {});
-  EXPECT_THROW(session.prefill(prompt_of(65)), Error);
+  EXPECT_THROW(session.prefill(test::tiny_prompt(65)), Error);
   EXPECT_EQ(session.cache().size_bytes(), 0u);
-  EXPECT_EQ(session.prefill(prompt_of(64)).n_computed, 64u);
+  EXPECT_EQ(session.prefill(test::tiny_prompt(64)).n_computed, 64u);
 }
 
 TEST(Session, TokensOutsideTheVocabularyAreRefused) {
@@ -163,7 +157,7 @@ TEST(Session, StopFlagInterrupts) {
   TinyEngine tiny;
   std::atomic<bool> stop{false};
   Session session(tiny.engine, {});
-  session.prefill(prompt_of(5));
+  session.prefill(test::tiny_prompt(5));
   Sampler sampler = greedy(tiny.engine);
   size_t n_pieces = 0;
   const Generation result =
@@ -171,14 +165,14 @@ TEST(Session, StopFlagInterrupts) {
   EXPECT_EQ(result.finish, FinishReason::kInterrupted);
   stop = true;
   const size_t before = session.tokens().size();
-  EXPECT_TRUE(session.prefill(prompt_of(5), {.stop_flag = &stop}).interrupted);
+  EXPECT_TRUE(session.prefill(test::tiny_prompt(5), {.stop_flag = &stop}).interrupted);
   EXPECT_EQ(session.tokens().size(), before);
 }
 
 TEST(Session, SurvivesAThrowingCallback) {
   TinyEngine tiny;
   Session session(tiny.engine, {});
-  session.prefill(prompt_of(9));
+  session.prefill(test::tiny_prompt(9));
   Sampler sampler = greedy(tiny.engine);
   EXPECT_THROW(session.generate(sampler, {.max_tokens = 50}, [](std::string_view) { throw 1; }), int);
   session.crop(9);
@@ -191,7 +185,7 @@ TEST(Session, StopStringCutsTheText) {
   ASSERT_GT(free.size(), 12u);
   const std::string stop = free.substr(5, 3);
   Session session(tiny.engine, {});
-  session.prefill(prompt_of(9));
+  session.prefill(test::tiny_prompt(9));
   Sampler sampler = greedy(tiny.engine);
   const Generation cut = session.generate(sampler, {.max_tokens = 60, .stops = {stop}});
   EXPECT_EQ(cut.text, free.substr(0, free.find(stop)));
@@ -206,7 +200,7 @@ TEST(Session, EndTokenEndsAndIsNotKept) {
     if (id != test::kTinyEnd) options.banned.push_back(id);
   }
   Session session(tiny.engine, {});
-  session.prefill(prompt_of(9));
+  session.prefill(test::tiny_prompt(9));
   Sampler sampler(options);
   const Generation result = session.generate(sampler, {});
   EXPECT_EQ(result.finish, FinishReason::kEnd);

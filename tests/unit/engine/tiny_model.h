@@ -117,4 +117,16 @@ struct TinyEngine {
   Engine engine;
 };
 
+// Tokens of bytes to be read, and of a text to be measured.
+inline std::vector<int32_t> tiny_prompt(size_t n) {
+  std::vector<int32_t> tokens(n);
+  for (size_t i = 0; i < n; ++i) tokens[i] = static_cast<int32_t>((i * 37 + 11) % 256);
+  return tokens;
+}
+inline std::vector<int32_t> tiny_text(size_t n) {
+  std::vector<int32_t> tokens(n);
+  for (size_t i = 0; i < n; ++i) tokens[i] = static_cast<int32_t>((i * i + 3 * i) % 256);
+  return tokens;
+}
+
 }  // namespace quire::test

@@ -31,12 +31,6 @@ TEST(BenchRun, DecodeLeavesThePrefillOut) {
   EXPECT_EQ(run.decode_tokens_per_s(), 1);
 }
 
-std::vector<int32_t> text_of(size_t n) {
-  std::vector<int32_t> tokens(n);
-  for (size_t i = 0; i < n; ++i) tokens[i] = static_cast<int32_t>((i * i + 3 * i) % 256);
-  return tokens;
-}
-
 BenchOptions options_of(const char* modes, std::vector<size_t> prompts, size_t n_new) {
   BenchOptions options;
   options.entries = parse_bench_modes(modes, {});
@@ -49,7 +43,7 @@ BenchOptions options_of(const char* modes, std::vector<size_t> prompts, size_t n
 TEST(RunBench, RowsAndSteps) {
   test::TinyEngine tiny;
   const BenchOptions options = options_of("standard,q4,standard", {20, 150}, 12);
-  const BenchResult result = run_bench(tiny.engine, text_of(200), options);
+  const BenchResult result = run_bench(tiny.engine, test::tiny_text(200), options);
   ASSERT_EQ(result.rows.size(), 6u);
   for (size_t i = 0; i < 6; ++i) {
     const BenchRow& row = result.rows[i];
@@ -67,7 +61,8 @@ TEST(RunBench, RowsAndSteps) {
 
 TEST(RunBench, FiguresOfFullAreKnown) {
   test::TinyEngine tiny;
-  const BenchResult result = run_bench(tiny.engine, text_of(200), options_of("standard,q4", {150}, 12));
+  const BenchResult result =
+      run_bench(tiny.engine, test::tiny_text(200), options_of("standard,q4", {150}, 12));
   const BenchRow& full = result.rows[0];
   const BenchRow& q4 = result.rows[1];
   // Step s of 1..11 reads 150 + s rows on two layers of one KV head, 64 bytes each.
@@ -88,7 +83,7 @@ TEST(RunBench, FiguresOfFullAreKnown) {
 TEST(RunBench, QualityOnWhatFullGenerated) {
   test::TinyEngine tiny;
   for (const char* modes : {"q4,standard", "q4"}) {
-    const BenchResult result = run_bench(tiny.engine, text_of(150), options_of(modes, {150}, 12));
+    const BenchResult result = run_bench(tiny.engine, test::tiny_text(150), options_of(modes, {150}, 12));
     ASSERT_TRUE(result.rows[0].quality);
     EXPECT_EQ(result.rows[0].quality_text, QualityText::kGenerated);
     EXPECT_GT(result.rows[0].quality->kl_mean, 0);
@@ -106,19 +101,19 @@ TEST(RunBench, SaysWhenNothingLeftTheWindow) {
   test::TinyEngine tiny;
   BenchOptions options = options_of("standard,q4", {20}, 12);
   options.quality = false;
-  const BenchResult idle = run_bench(tiny.engine, text_of(200), options);
+  const BenchResult idle = run_bench(tiny.engine, test::tiny_text(200), options);
   EXPECT_TRUE(says(idle, "nothing left the window of q4"));
   EXPECT_FALSE(says(idle, "window of standard"));
   EXPECT_FALSE(idle.rows[1].quality);
   options.prompt_tokens = {150};
-  EXPECT_FALSE(says(run_bench(tiny.engine, text_of(200), options), "nothing left"));
+  EXPECT_FALSE(says(run_bench(tiny.engine, test::tiny_text(200), options), "nothing left"));
 }
 
 TEST(RunBench, DroppedRowsAreCounted) {
   test::TinyEngine tiny;
   BenchOptions options = options_of("streaming(window=64)", {20, 150}, 12);
   options.quality = false;
-  const BenchResult result = run_bench(tiny.engine, text_of(200), options);
+  const BenchResult result = run_bench(tiny.engine, test::tiny_text(200), options);
   EXPECT_EQ(result.rows[0].residency().dropped_tokens, 0u);
   EXPECT_GT(result.rows[1].residency().dropped_tokens, 0u);
   ASSERT_FALSE(result.notes.empty());
@@ -129,19 +124,20 @@ TEST(RunBench, DroppedRowsAreCounted) {
 TEST(RunBench, EndlessRecipesGoBeyondTheContext) {
   test::TinyEngine tiny;
   BenchOptions options = options_of("streaming(window=64)", {20, 400}, 12);
-  const BenchResult result = run_bench(tiny.engine, text_of(412), options);
+  const BenchResult result = run_bench(tiny.engine, test::tiny_text(412), options);
   EXPECT_TRUE(result.rows[0].quality);
   EXPECT_FALSE(result.rows[1].quality);
   EXPECT_TRUE(says(result, "no quality at 400 prompt tokens"));
   EXPECT_EQ(result.rows[1].last_step().n_tokens, 411u);
-  EXPECT_THROW(run_bench(tiny.engine, text_of(412), options_of("streaming(window=64),q4", {400}, 12)), Error);
+  EXPECT_THROW(run_bench(tiny.engine, test::tiny_text(412), options_of("streaming(window=64),q4", {400}, 12)),
+               Error);
 }
 
 TEST(RunBench, TheEnginesPoolIsLeftAlone) {
   test::TinyEngine tiny;
   BenchOptions options = options_of("standard,q4", {150}, 12);
   options.quality = false;
-  run_bench(tiny.engine, text_of(200), options);
+  run_bench(tiny.engine, test::tiny_text(200), options);
   EXPECT_EQ(tiny.engine.pool().reserved_bytes(), 0u);
 }
 
@@ -151,7 +147,7 @@ TEST(RunBench, StopsAtTheFlag) {
   std::atomic<bool> flag = false;
   options.stop_flag = &flag;
   options.progress = [&](double) { flag = true; };
-  EXPECT_TRUE(run_bench(tiny.engine, text_of(200), options).interrupted);
+  EXPECT_TRUE(run_bench(tiny.engine, test::tiny_text(200), options).interrupted);
 }
 
 TEST(RunBench, ProgressEndsAtOne) {
@@ -162,13 +158,13 @@ TEST(RunBench, ProgressEndsAtOne) {
     EXPECT_GT(share, last);
     last = share;
   };
-  run_bench(tiny.engine, text_of(30), options);
+  run_bench(tiny.engine, test::tiny_text(30), options);
   EXPECT_DOUBLE_EQ(last, 1);
 }
 
 TEST(RunBench, RefusesBeforeItComputes) {
   test::TinyEngine tiny;
-  const std::vector<int32_t> text = text_of(250);
+  const std::vector<int32_t> text = test::tiny_text(250);
   EXPECT_THROW(run_bench(tiny.engine, text, options_of("standard", {}, 12)), Error);
   EXPECT_THROW(run_bench(tiny.engine, text, options_of("standard", {0}, 12)), Error);
   EXPECT_THROW(run_bench(tiny.engine, text, options_of("standard", {20}, 1)), Error);
@@ -181,7 +177,7 @@ TEST(BenchCharts, ALineForEachEntry) {
   test::TinyEngine tiny;
   BenchOptions options = options_of("standard,q4", {20, 150}, 12);
   options.quality = false;
-  const BenchResult result = run_bench(tiny.engine, text_of(200), options);
+  const BenchResult result = run_bench(tiny.engine, test::tiny_text(200), options);
   const Chart decode = decode_time_chart(result);
   ASSERT_EQ(decode.series.size(), 2u);
   EXPECT_EQ(decode.series[1].name, "q4");

@@ -51,7 +51,7 @@ TEST(CorefText, TheNameStandsInOnePlace) {
   }
 }
 
-CorefOptions small(const std::string& recipes) {
+CorefOptions small_coref(const std::string& recipes) {
   CorefOptions options;
   options.recipes = Recipe::parse_list(recipes);
   options.n_items = 4;
@@ -62,9 +62,10 @@ CorefOptions small(const std::string& recipes) {
 TEST(MeasureCoref, CountsTheRowsOfTheName) {
   test::TinyEngine tiny({.n_threads = 2});
   const std::vector<Coref> rows = measure_coref(
-      tiny.engine, small("full,streaming(window=20),quest(budget=100%),random(budget=60),oracle(budget=120),"
-                         "nested4(frame=rotated,tail=0,select=sign(budget=40)),turbo4(frame=rotated,tail=0),"
-                         "h2o(budget=150)"));
+      tiny.engine,
+      small_coref("full,streaming(window=20),quest(budget=100%),random(budget=60),oracle(budget=120),"
+                  "nested4(frame=rotated,tail=0,select=sign(budget=40)),turbo4(frame=rotated,tail=0),"
+                  "h2o(budget=150)"));
   for (const size_t i : {0, 2, 6}) {
     EXPECT_EQ(rows[i].accuracy, 1) << i;
     EXPECT_EQ(rows[i].coverage, 1) << i;
@@ -95,7 +96,8 @@ TEST_F(MeasureCorefButler, OfPairsThatLeaveRowsOutBehindTheFirstRows) {
                 SafetensorsType::kF32);
   }
   test::TinyEngine tiny({.n_threads = 1, .butler_path = path});
-  CorefOptions options = small("butler(budget=70,sink=64,local=6),quest(dense=2),quest(dense=1,budget=100%)");
+  CorefOptions options =
+      small_coref("butler(budget=70,sink=64,local=6),quest(dense=2),quest(dense=1,budget=100%)");
   options.n_items = 20;
   const std::vector<Coref> rows = measure_coref(tiny.engine, options);
   EXPECT_EQ(rows[0].coverage, 0);
@@ -111,7 +113,7 @@ TEST_F(MeasureCorefButler, OfPairsThatLeaveRowsOutBehindTheFirstRows) {
 TEST(MeasureCoref, OfASeedWhateverTheThreads) {
   test::TinyEngine one({.n_threads = 1});
   test::TinyEngine two({.n_threads = 2});
-  CorefOptions options = small("nested4(frame=rotated,tail=0,select=sign(budget=40))");
+  CorefOptions options = small_coref("nested4(frame=rotated,tail=0,select=sign(budget=40))");
   const Coref a = measure_coref(one.engine, options)[0];
   const Coref b = measure_coref(two.engine, options)[0];
   options.seed = 1;
@@ -124,7 +126,7 @@ TEST(MeasureCoref, OfASeedWhateverTheThreads) {
 // So items can be measured apart.
 TEST(MeasureCoref, MeansAreThoseOfTheParts) {
   test::TinyEngine tiny({.n_threads = 2});
-  CorefOptions options = small("random(budget=60)");
+  CorefOptions options = small_coref("random(budget=60)");
   const Coref all = measure_coref(tiny.engine, options)[0];
   options.n_items = 2;
   const Coref first = measure_coref(tiny.engine, options)[0];
@@ -141,7 +143,7 @@ TEST(MeasureCoref, MeansAreThoseOfTheParts) {
 TEST(MeasureCoref, RefusesWhatCannotBe) {
   test::TinyEngine tiny({.n_threads = 1});
   EXPECT_THROW(measure_coref(tiny.engine, {}), Error);
-  CorefOptions options = small("full");
+  CorefOptions options = small_coref("full");
   options.n_items = 0;
   EXPECT_THROW(measure_coref(tiny.engine, options), Error);
   options.n_items = 1;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kPairs = test::kTinyLayers * test::kTinyKvHeads;
 
-DegenerationOptions small(const std::string& recipes) {
+DegenerationOptions small_degeneration(const std::string& recipes) {
   DegenerationOptions options;
   options.recipes = Recipe::parse_list(recipes);
   options.prompts = {"Tell me of the sea.", "And now of the hills, at length."};
@@ -32,7 +32,8 @@ TEST(LongPrompts, AreDifferent) {
 
 TEST(MeasureDegeneration, CountsWhatIsRead) {
   test::TinyEngine tiny;
-  const auto rows = measure_degeneration(tiny.engine, small("full,oracle(budget=40),random(budget=100%)"));
+  const auto rows =
+      measure_degeneration(tiny.engine, small_degeneration("full,oracle(budget=40),random(budget=100%)"));
   ASSERT_EQ(rows.size(), 3u);
   for (const Degeneration& row : rows) {
     ASSERT_EQ(row.runs.size(), 2u);
@@ -51,7 +52,7 @@ TEST(MeasureDegeneration, CountsWhatIsRead) {
   uint64_t n_rows = 0;
   const LongRun& run = rows[1].runs[0];
   for (size_t step = 1; step <= run.n_steps; ++step) {
-    n_rows += kPairs * std::min<size_t>(40, small("full").prompts[0].size() + step);
+    n_rows += kPairs * std::min<size_t>(40, small_degeneration("full").prompts[0].size() + step);
   }
   EXPECT_EQ(run.rows_read, n_rows);
   EXPECT_LT(rows[1].read(), 0.5);
@@ -61,7 +62,7 @@ TEST(MeasureDegeneration, CountsWhatIsRead) {
 // Of runs that can say nothing but one token, and of such that end at once.
 TEST(MeasureDegeneration, FindsRunsThatRepeatThemselvesAndSuchThatEnd) {
   test::TinyEngine tiny;
-  DegenerationOptions options = small("full");
+  DegenerationOptions options = small_degeneration("full");
   options.sampling.banned.clear();
   for (int32_t id = 0; id <= test::kTinyEnd + 1; ++id) {
     if (id != 'a') options.sampling.banned.push_back(id);
@@ -86,7 +87,7 @@ TEST(MeasureDegeneration, FindsRunsThatRepeatThemselvesAndSuchThatEnd) {
 
 TEST(MeasureDegeneration, FullStandsFirstUnlessAskedFor) {
   test::TinyEngine tiny;
-  DegenerationOptions options = small("q8,q8,random(budget=40)");
+  DegenerationOptions options = small_degeneration("q8,q8,random(budget=40)");
   options.n_new_tokens = 4;
   const auto rows = measure_degeneration(tiny.engine, options);
   ASSERT_EQ(rows.size(), 4u);
@@ -102,7 +103,7 @@ TEST(MeasureDegeneration, FullStandsFirstUnlessAskedFor) {
 TEST(MeasureDegeneration, OfASeedWhateverTheThreads) {
   test::TinyEngine one({.n_threads = 1});
   test::TinyEngine two({.n_threads = 2});
-  DegenerationOptions options = small("random(budget=40)");
+  DegenerationOptions options = small_degeneration("random(budget=40)");
   options.n_new_tokens = 40;
   options.sampling.temperature = 2;
   const LongRun a = measure_degeneration(one.engine, options)[1].runs[1];
@@ -122,12 +123,12 @@ TEST(MeasureDegeneration, OfASeedWhateverTheThreads) {
 TEST(MeasureDegeneration, RefusesWhatCannotBe) {
   test::TinyEngine tiny;
   EXPECT_THROW(measure_degeneration(tiny.engine, {}), Error);
-  DegenerationOptions options = small("full");
+  DegenerationOptions options = small_degeneration("full");
   options.n_new_tokens = test::kTinyContext;
   EXPECT_THROW(measure_degeneration(tiny.engine, options), Error);
   options.n_new_tokens = 0;
   EXPECT_THROW(measure_degeneration(tiny.engine, options), Error);
-  options = small("full");
+  options = small_degeneration("full");
   options.prompts.clear();
   EXPECT_THROW(measure_degeneration(tiny.engine, options), Error);
 }

@@ -25,19 +25,13 @@ TEST(Percentile, BetweenTheNearest) {
   EXPECT_DOUBLE_EQ(percentile({2, 1, 3}, 1), 3);
 }
 
-std::vector<int32_t> text_of(size_t n) {
-  std::vector<int32_t> tokens(n);
-  for (size_t i = 0; i < n; ++i) tokens[i] = static_cast<int32_t>((i * i + 3 * i) % 256);
-  return tokens;
-}
-
 std::vector<Divergence> measure(Engine& engine, const char* recipes, size_t n_prompt, size_t n_eval,
                                 size_t n_text) {
   DivergenceOptions options;
   options.recipes = Recipe::parse_list(recipes);
   options.prompt_tokens = n_prompt;
   options.eval_tokens = n_eval;
-  return measure_divergence(engine, text_of(n_text), options);
+  return measure_divergence(engine, test::tiny_text(n_text), options);
 }
 
 TEST(MeasureDivergence, RowsInTheOrderAskedFor) {

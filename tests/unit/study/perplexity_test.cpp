@@ -33,12 +33,6 @@ TEST(PerplexityTally, MeanErrorAndExponent) {
   EXPECT_THROW(PerplexityTally().result(), Error);
 }
 
-std::vector<int32_t> text_of(size_t n) {
-  std::vector<int32_t> tokens(n);
-  for (size_t i = 0; i < n; ++i) tokens[i] = static_cast<int32_t>((i * i + 3 * i) % 256);
-  return tokens;
-}
-
 Perplexity measure(Engine& engine, const std::vector<int32_t>& tokens, size_t window) {
   PerplexityOptions options;
   options.window_tokens = window;
@@ -58,7 +52,7 @@ TEST(PerplexityTally, Segments) {
 // Every token sees all before it, whatever the steps.
 TEST(MeasurePerplexity, StepsDoNotMatterWithExactRows) {
   test::TinyEngine tiny;
-  const std::vector<int32_t> tokens = text_of(200);
+  const std::vector<int32_t> tokens = test::tiny_text(200);
   const Perplexity whole = measure(tiny.engine, tokens, 90);
   for (const size_t step : {1, 7, 64, 89}) {
     PerplexityOptions options;
@@ -74,7 +68,7 @@ TEST(MeasurePerplexity, StepsDoNotMatterWithExactRows) {
 TEST(MeasurePerplexity, EndlessRecipesGoBeyondTheContext) {
   test::TinyEngine tiny;
   const size_t context = tiny.engine.config().context_tokens;
-  const std::vector<int32_t> tokens = text_of(3 * context);
+  const std::vector<int32_t> tokens = test::tiny_text(3 * context);
   PerplexityOptions options;
   options.window_tokens = tokens.size();
   EXPECT_THROW(measure_perplexity(tiny.engine, tokens, options), Error);
@@ -88,7 +82,7 @@ TEST(MeasurePerplexity, EndlessRecipesGoBeyondTheContext) {
 
 TEST(MeasurePerplexity, WindowsAreApart) {
   test::TinyEngine tiny;
-  const std::vector<int32_t> tokens = text_of(200);
+  const std::vector<int32_t> tokens = test::tiny_text(200);
   const Perplexity whole = measure(tiny.engine, tokens, 70);
   EXPECT_EQ(whole.n_windows, 3u);
   EXPECT_EQ(whole.n_scored, 69u + 69 + 59);
@@ -103,7 +97,7 @@ TEST(MeasurePerplexity, WindowsAreApart) {
 
 TEST(MeasurePerplexity, EveryWindowHasABeginToken) {
   test::TinyEngine tiny;
-  const std::vector<int32_t> tokens = text_of(150);
+  const std::vector<int32_t> tokens = test::tiny_text(150);
   PerplexityOptions options;
   options.window_tokens = 70;
   options.begin_token = 5;
@@ -121,7 +115,7 @@ TEST(MeasurePerplexity, EveryWindowHasABeginToken) {
 
 TEST(MeasurePerplexity, LastWindowOfOneTokenIsNotScored) {
   test::TinyEngine tiny;
-  const Perplexity result = measure(tiny.engine, text_of(71), 70);
+  const Perplexity result = measure(tiny.engine, test::tiny_text(71), 70);
   EXPECT_EQ(result.n_windows, 1u);
   EXPECT_EQ(result.n_scored, 69u);
 }
@@ -129,15 +123,15 @@ TEST(MeasurePerplexity, LastWindowOfOneTokenIsNotScored) {
 TEST(MeasurePerplexity, ThreadsDoNotMatter) {
   test::TinyEngine one({.n_threads = 1});
   test::TinyEngine three({.n_threads = 3});
-  EXPECT_EQ(measure(one.engine, text_of(150), 100).total_nll,
-            measure(three.engine, text_of(150), 100).total_nll);
+  EXPECT_EQ(measure(one.engine, test::tiny_text(150), 100).total_nll,
+            measure(three.engine, test::tiny_text(150), 100).total_nll);
 }
 
 TEST(MeasurePerplexity, RefusesWhatCannotBeScored) {
   test::TinyEngine tiny;
-  EXPECT_THROW(measure(tiny.engine, text_of(1), 70), Error);
-  EXPECT_THROW(measure(tiny.engine, text_of(100), 1), Error);
-  EXPECT_THROW(measure(tiny.engine, text_of(100), test::kTinyContext + 1), Error);
+  EXPECT_THROW(measure(tiny.engine, test::tiny_text(1), 70), Error);
+  EXPECT_THROW(measure(tiny.engine, test::tiny_text(100), 1), Error);
+  EXPECT_THROW(measure(tiny.engine, test::tiny_text(100), test::kTinyContext + 1), Error);
   EXPECT_THROW(measure(tiny.engine, {1, 2, 259}, 70), Error);
 }
 

@@ -22,13 +22,13 @@ TEST(RecallScore, IsTheShareOfTheGain) {
   EXPECT_TRUE(std::isnan(score(1, 6, 5)));
 }
 
-std::string prose() {
+std::string rainy_prose() {
   std::string text;
   for (int i = 0; i < 60; ++i) text += "It rained on day " + std::to_string(i * i) + ". ";
   return text;
 }
 
-RecallOptions small(const char* recipes) {
+RecallOptions small_recall(const char* recipes) {
   RecallOptions options;
   options.recipes = Recipe::parse_list(recipes);
   options.prompt_tokens = {190, 200};
@@ -40,7 +40,7 @@ RecallOptions small(const char* recipes) {
 TEST(MeasureRecall, RowsInTheOrderAskedFor) {
   test::TinyEngine tiny({.n_threads = 1});
   const char* recipes = "turbo2(frame=rotated,tail=0),full,q8(tail=0),full";
-  const std::vector<Recall> rows = measure_recall(tiny.engine, prose(), small(recipes));
+  const std::vector<Recall> rows = measure_recall(tiny.engine, rainy_prose(), small_recall(recipes));
   ASSERT_EQ(rows.size(), 4u);
   for (size_t i = 0; i < rows.size(); ++i) EXPECT_EQ(rows[i].recipe, Recipe::parse_list(recipes)[i]);
   for (const size_t full : {1, 3}) {
@@ -62,7 +62,7 @@ TEST(MeasureRecall, RowsInTheOrderAskedFor) {
 
 TEST(MeasureRecall, PartsMakeTheWhole) {
   test::TinyEngine tiny({.n_threads = 1});
-  const Recall row = measure_recall(tiny.engine, prose(), small("q4(tail=0)"))[0];
+  const Recall row = measure_recall(tiny.engine, rainy_prose(), small_recall("q4(tail=0)"))[0];
   EXPECT_EQ(row.all.n_answers, 2u * 2 * 2);
   const auto sum = [](auto begin, auto end, auto of) {
     double total = 0;
@@ -87,25 +87,25 @@ TEST(MeasureRecall, PartsMakeTheWhole) {
 TEST(MeasureRecall, OfASeedOnAnyNumberOfThreads) {
   test::TinyEngine one({.n_threads = 1});
   test::TinyEngine three({.n_threads = 3});
-  RecallOptions options = small("q4(tail=0)");
+  RecallOptions options = small_recall("q4(tail=0)");
   options.prompt_tokens = {190};
   options.n_facts = 1;
   options.n_seeds = 1;
-  const double nll = measure_recall(one.engine, prose(), options)[0].all.nll;
-  EXPECT_EQ(measure_recall(three.engine, prose(), options)[0].all.nll, nll);
+  const double nll = measure_recall(one.engine, rainy_prose(), options)[0].all.nll;
+  EXPECT_EQ(measure_recall(three.engine, rainy_prose(), options)[0].all.nll, nll);
   options.seed = 9;
-  EXPECT_NE(measure_recall(one.engine, prose(), options)[0].all.nll, nll);
+  EXPECT_NE(measure_recall(one.engine, rainy_prose(), options)[0].all.nll, nll);
 }
 
 // Seeds follow one another: two from 0 on are 0 and 1.
 TEST(MeasureRecall, SeedsAreMeans) {
   test::TinyEngine tiny({.n_threads = 1});
-  RecallOptions options = small("full");
+  RecallOptions options = small_recall("full");
   options.prompt_tokens = {190};
   const auto total = [&](uint64_t seed, size_t n_seeds) {
     options.seed = seed;
     options.n_seeds = n_seeds;
-    const RecallScore all = measure_recall(tiny.engine, prose(), options)[0].all;
+    const RecallScore all = measure_recall(tiny.engine, rainy_prose(), options)[0].all;
     return all.nll * static_cast<double>(all.n_tokens);
   };
   EXPECT_NEAR(total(0, 2), total(0, 1) + total(1, 1), 1e-9);
@@ -115,7 +115,7 @@ TEST(MeasureRecall, RefusesWhatCannotBeMeasured) {
   test::TinyEngine tiny({.n_threads = 1});
   const auto refuses = [&](const std::string& text, size_t n_prompt, size_t n_facts,
                            const std::string& says) {
-    RecallOptions options = small("q8");
+    RecallOptions options = small_recall("q8");
     options.prompt_tokens = {n_prompt};
     options.n_facts = n_facts;
     try {
@@ -127,13 +127,13 @@ TEST(MeasureRecall, RefusesWhatCannotBeMeasured) {
   };
   refuses("  ", 190, 2, "empty");
   refuses("Too short.", 190, 2, "too few");
-  refuses(prose(), 250, 2, "context of 256");
-  refuses(prose(), 90, 2, "do not fit");
-  refuses(prose(), 190, 65, "64");
-  refuses(prose(), 190, 0, "a fact");
-  RecallOptions none = small("q8");
+  refuses(rainy_prose(), 250, 2, "context of 256");
+  refuses(rainy_prose(), 90, 2, "do not fit");
+  refuses(rainy_prose(), 190, 65, "64");
+  refuses(rainy_prose(), 190, 0, "a fact");
+  RecallOptions none = small_recall("q8");
   none.recipes.clear();
-  EXPECT_THROW(measure_recall(tiny.engine, prose(), none), Error);
+  EXPECT_THROW(measure_recall(tiny.engine, rainy_prose(), none), Error);
 }
 
 }  // namespace

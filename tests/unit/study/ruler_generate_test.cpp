@@ -225,10 +225,11 @@ std::map<std::string, size_t> listed(const std::string& context) {
 }
 
 TEST(RulerCommonWords, StandExactlySoOften) {
-  struct Case {
+  struct CommonWords {
     size_t length, n_words, common, rare;
   };
-  for (const Case& c : {Case{8192, 100, 30, 3}, Case{4096, 600, 30, 3}, Case{4095, 50, 6, 1}}) {
+  for (const CommonWords& c :
+       {CommonWords{8192, 100, 30, 3}, CommonWords{4096, 600, 30, 3}, CommonWords{4095, 50, 6, 1}}) {
     const RulerSample sample = fill("cwe", c.n_words, c.length);
     const auto counts = listed(sample.context);
     EXPECT_EQ(counts.size(), c.n_words) << "words are different, even those that the prose lacks";

@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kContext = 1024;
 constexpr const char* kProse = "The river was low. Nobody came by. The boats lay on the bank for weeks. ";
 
-RulerOptions small(const char* recipes) {
+RulerOptions small_ruler(const char* recipes) {
   RulerOptions options;
   options.recipes = Recipe::parse_list(recipes);
   options.tasks = {&ruler_task("niah_single_2"), &ruler_task("niah_multivalue")};
@@ -23,7 +23,8 @@ RulerOptions small(const char* recipes) {
 
 TEST(MeasureRuler, RowsByRecipeLengthAndTask) {
   test::TinyEngine tiny({.n_threads = 1}, kContext);
-  const std::vector<RulerRow> rows = measure_ruler(tiny.engine, kProse, small("full,turbo2(frame=rotated)"));
+  const std::vector<RulerRow> rows =
+      measure_ruler(tiny.engine, kProse, small_ruler("full,turbo2(frame=rotated)"));
   ASSERT_EQ(rows.size(), 8u);
   for (size_t i = 0; i < rows.size(); ++i) {
     EXPECT_EQ(rows[i].recipe == Recipe{}, i < 4);
@@ -49,7 +50,7 @@ TEST(MeasureRuler, RowsByRecipeLengthAndTask) {
 TEST(MeasureRuler, TheSameOnAnyNumberOfThreadsAndBesideOthers) {
   test::TinyEngine one({.n_threads = 1}, kContext);
   test::TinyEngine three({.n_threads = 3}, kContext);
-  RulerOptions options = small("q4");
+  RulerOptions options = small_ruler("q4");
   const std::vector<RulerRow> all = measure_ruler(one.engine, kProse, options);
   options.tasks = {&ruler_task("niah_multivalue")};
   options.length_tokens = {900};
@@ -72,16 +73,16 @@ TEST(MeasureRuler, RefusesWhatCannotBeMeasured) {
       EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
     }
   };
-  RulerOptions options = small("q8");
+  RulerOptions options = small_ruler("q8");
   refuses(" ", options, "empty");
   options.length_tokens = {700, kContext + 1};
   refuses(kProse, options, "context of 1024");
   options.length_tokens = {700, 200};
   refuses(kProse, options, "niah_single_2 needs at least");
-  options = small("q8");
+  options = small_ruler("q8");
   options.recipes.clear();
   refuses(kProse, options, "recipe");
-  options = small("q8");
+  options = small_ruler("q8");
   options.tasks.clear();
   refuses(kProse, options, "a task");
 }

@@ -9,16 +9,10 @@
 namespace quire {
 namespace {
 
-std::vector<int32_t> text_of(size_t n) {
-  std::vector<int32_t> tokens(n);
-  for (size_t i = 0; i < n; ++i) tokens[i] = static_cast<int32_t>((i * i + 3 * i) % 256);
-  return tokens;
-}
-
 // The same as all tokens in one pass, whose rows predict the answer.
 TEST(Stepper, ScoresTheAnswerBehindWhatWasDecoded) {
   test::TinyEngine tiny{{.n_threads = 1}};
-  const std::vector<int32_t> tokens = text_of(100);
+  const std::vector<int32_t> tokens = test::tiny_text(100);
   const std::span<const int32_t> all(tokens);
   Stepper stepper(tiny.engine);
   Cache cache = tiny.engine.make_cache(Recipe{Format::kF32, Format::kF32});
@@ -45,7 +39,7 @@ TEST(Stepper, ScoresTheAnswerBehindWhatWasDecoded) {
 
 TEST(Stepper, GreedyTextIsExact) {
   test::TinyEngine tiny{{.n_threads = 1}};
-  const std::vector<int32_t> prompt = text_of(60);
+  const std::vector<int32_t> prompt = test::tiny_text(60);
   Session session(tiny.engine, {});
   session.prefill(prompt);
   Sampler sampler({.temperature = 0});

@@ -7,7 +7,7 @@
 namespace quire {
 namespace {
 
-size_t count(const std::string& text, const std::string& part) {
+size_t count_of(const std::string& text, const std::string& part) {
   size_t n = 0;
   for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++n;
   return n;
@@ -55,7 +55,8 @@ class XmlCheck {
     const std::string tag = text_.substr(at_ + 1, end - at_ - 1);
     at_ = end + 1;
     if (tag.find('<') != std::string::npos) why_ = "a < in a tag";
-    if (count(tag, "\"") % 2 != 0 || count(tag, "=\"") * 2 != count(tag, "\"")) why_ = "quotes of " + tag;
+    if (count_of(tag, "\"") % 2 != 0 || count_of(tag, "=\"") * 2 != count_of(tag, "\""))
+      why_ = "quotes of " + tag;
     if (tag.starts_with('/')) {
       if (open_.empty() || open_.back() != tag.substr(1)) {
         why_ = "closes " + tag;
@@ -101,8 +102,8 @@ TEST(SvgOf, IsWellFormedWhateverTheNames) {
   const std::string svg = svg_of(chart);
   EXPECT_TRUE(XmlCheck(svg).well_formed()) << svg;
   EXPECT_NE(svg.find("k=q4,v=q8&lt;/text&gt;"), std::string::npos);
-  EXPECT_EQ(count(svg, "<polyline"), 2u);
-  EXPECT_EQ(count(svg, "<circle"), 3u);
+  EXPECT_EQ(count_of(svg, "<polyline"), 2u);
+  EXPECT_EQ(count_of(svg, "<circle"), 3u);
 }
 
 TEST(SvgOf, NothingToDraw) {
@@ -117,8 +118,8 @@ TEST(SvgOf, LeavesOutWhatIsNotANumber) {
   const double infinity = std::numeric_limits<double>::infinity();
   const std::string svg = svg_of({"t", "x", "y", {{"s", {{0, 1}, {1, nan}, {2, infinity}, {3, 2}}}}});
   EXPECT_TRUE(XmlCheck(svg).well_formed());
-  EXPECT_EQ(count(svg, "<circle"), 2u);
-  EXPECT_EQ(count(svg, "nan") + count(svg, "inf\""), 0u);
+  EXPECT_EQ(count_of(svg, "<circle"), 2u);
+  EXPECT_EQ(count_of(svg, "nan") + count_of(svg, "inf\""), 0u);
 }
 
 TEST(SvgOf, ManySeriesAndPoints) {
@@ -130,9 +131,9 @@ TEST(SvgOf, ManySeriesAndPoints) {
   }
   const std::string svg = svg_of(chart);
   EXPECT_TRUE(XmlCheck(svg).well_formed());
-  EXPECT_EQ(count(svg, "<polyline"), 30u);
-  EXPECT_EQ(count(svg, "<circle"), 0u);
-  EXPECT_GT(count(svg, "stroke-dasharray"), 0u);
+  EXPECT_EQ(count_of(svg, "<polyline"), 30u);
+  EXPECT_EQ(count_of(svg, "<circle"), 0u);
+  EXPECT_GT(count_of(svg, "stroke-dasharray"), 0u);
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 namespace quire {
 namespace {
 
-Tokenizer make_tokenizer() {
+Tokenizer chat_tokenizer() {
   TestVocabulary v;
   for (const char* control : {"<|im_start|>", "<|im_end|>"}) v.add(control, kTokenControl);
   return Tokenizer(v.view());
@@ -38,7 +38,7 @@ class Talk {
   std::string text() const { return tokenizer_.decode(sequence_, true); }
   size_t size() const { return sequence_.size(); }
 
-  Tokenizer tokenizer_ = make_tokenizer();
+  Tokenizer tokenizer_ = chat_tokenizer();
   ChatTemplate template_;
   Dialogue dialogue_;
   std::vector<int32_t> sequence_;

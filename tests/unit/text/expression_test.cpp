@@ -21,7 +21,7 @@ Found find(std::string_view pattern, std::string_view text) {
   return found;
 }
 
-std::string error_of(std::string_view pattern, std::string_view text = "") {
+std::string expression_error(std::string_view pattern, std::string_view text = "") {
   try {
     find(pattern, text);
   } catch (const Error& error) {
@@ -50,19 +50,21 @@ TEST(Expression, ClassesAreTranslated) {
 }
 
 TEST(Expression, WhatIsNotUnderstoodIsRefusedByName) {
-  EXPECT_EQ(error_of("(?m:.)"),
+  EXPECT_EQ(expression_error("(?m:.)"),
             "the regular expression '(?m:.)' has the option '(?m', which is not supported");
-  EXPECT_EQ(error_of("[a&&b]"),
+  EXPECT_EQ(expression_error("[a&&b]"),
             "the regular expression '[a&&b]' has '&&' inside a class, which is not supported");
-  EXPECT_EQ(error_of("[a[b]]"),
+  EXPECT_EQ(expression_error("[a[b]]"),
             "the regular expression '[a[b]]' has a class inside a class, which is not supported");
-  EXPECT_EQ(error_of("a{1,2}+"), "the regular expression 'a{1,2}+' has '}+', which is not supported");
-  EXPECT_EQ(error_of("(a"), "the regular expression '(a' is not understood: missing closing parenthesis");
+  EXPECT_EQ(expression_error("a{1,2}+"), "the regular expression 'a{1,2}+' has '}+', which is not supported");
+  EXPECT_EQ(expression_error("(a"),
+            "the regular expression '(a' is not understood: missing closing parenthesis");
   for (const char* pattern :
        {"(*UTF)a", "a\\", "[a", "[]a]", "\\Ka", "[\\W]", "\\p", "[[:graph:]]", "[[:alpha", "\\u12", "\\G"}) {
-    EXPECT_NE(error_of(pattern), "no error") << pattern;
+    EXPECT_NE(expression_error(pattern), "no error") << pattern;
   }
-  EXPECT_EQ(error_of(std::string(70000, 'a')), "a regular expression of the tokenizer is longer than 64 KiB");
+  EXPECT_EQ(expression_error(std::string(70000, 'a')),
+            "a regular expression of the tokenizer is longer than 64 KiB");
 }
 
 TEST(Expression, InvalidBytesAreBorders) {
@@ -80,10 +82,10 @@ TEST(Expression, InvalidBytesAreBorders) {
 TEST(Expression, HostileExpressionsComeToAnEnd) {
   // Behind the text there is what they look for, so that no shortcut sees at once that nothing matches.
   const auto letters = [](size_t n) { return std::string(n, 'a').append("cb"); };
-  EXPECT_EQ(error_of("(?:a*)*b", letters(5000)),
+  EXPECT_EQ(expression_error("(?:a*)*b", letters(5000)),
             "the regular expression '(?:a*)*b' needs too many steps on this text");
-  EXPECT_NE(error_of("(?:a|aa)+b", letters(200)), "no error");
-  EXPECT_NE(error_of("(?:(?:a+)+)+b", letters(3000)), "no error");
+  EXPECT_NE(expression_error("(?:a|aa)+b", letters(200)), "no error");
+  EXPECT_NE(expression_error("(?:(?:a+)+)+b", letters(3000)), "no error");
   const std::string word(1 << 18, 'a');
   EXPECT_EQ(find(R"([^\r\n\p{L}]?[\p{Lu}\p{M}]*[\p{Ll}\p{M}]+|\s+(?!\S)|\s+)", word), Found{word});
   EXPECT_EQ(find(R"((?:(?=a)[^b])+)", word), Found{word});

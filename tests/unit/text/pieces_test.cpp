@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "text/tokenizer.h"
+#include "unit/text/tokenizer_error.h"
 
 namespace quire {
 namespace {
@@ -44,15 +45,6 @@ struct Pieces {
     return vocabulary;
   }
 };
-
-std::string error_of(const Vocabulary& vocabulary) {
-  try {
-    Tokenizer tokenizer(vocabulary);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 Ids encode(const Tokenizer& tokenizer, std::string_view text) {
   return tokenizer.encode(text, ControlTokens::kAsText);
@@ -308,15 +300,15 @@ TEST(Pieces, ContradictionsAreErrors) {
   Pieces p("llama", true);
   p.view();
   p.vocabulary.scores.pop_back();
-  EXPECT_EQ(error_of(p.vocabulary), "the vocabulary has 259 tokens but 258 scores");
+  EXPECT_EQ(tokenizer_error(p.vocabulary), "the vocabulary has 259 tokens but 258 scores");
   p.vocabulary.scores.push_back(std::nan(""));
-  EXPECT_EQ(error_of(p.vocabulary), "the score of token 258 is no number");
+  EXPECT_EQ(tokenizer_error(p.vocabulary), "the score of token 258 is no number");
   p.vocabulary.scores.back() = 0;
   p.vocabulary.unk_id = 1000;
-  EXPECT_EQ(error_of(p.vocabulary), "unknown token id 1000 is outside the vocabulary of 259 tokens");
+  EXPECT_EQ(tokenizer_error(p.vocabulary), "unknown token id 1000 is outside the vocabulary of 259 tokens");
   p.vocabulary.unk_id = std::nullopt;
   p.add("<0xZZ>", 0, kTokenByte);
-  EXPECT_EQ(error_of(p.view()), "token 259 '<0xZZ>' is a byte token but names no byte");
+  EXPECT_EQ(tokenizer_error(p.view()), "token 259 '<0xZZ>' is a byte token but names no byte");
 }
 
 // A megabyte without a space is a matter of a moment, for every kind.

@@ -45,7 +45,7 @@ struct File {
   }
 };
 
-std::string error_of(const std::string& json) {
+std::string json_error(const std::string& json) {
   try {
     Tokenizer tokenizer(read_tokenizer_json(json, "t.json"));
   } catch (const Error& error) {
@@ -129,7 +129,7 @@ TEST(TokenizerJson, UnknownPartsAreRefusedByName) {  // cases U13, U41
   const auto with = [](auto change) {
     File file;
     change(file);
-    return error_of(file.text());
+    return json_error(file.text());
   };
   EXPECT_EQ(with([](File&) {}), "no error");
   EXPECT_EQ(with([](File& f) { f.normalizer = R"({"type":"BertNormalizer"})"; }),
@@ -166,11 +166,11 @@ TEST(TokenizerJson, DamageIsASentence) {
   const auto with = [](auto change) {
     File file;
     change(file);
-    return error_of(file.text());
+    return json_error(file.text());
   };
-  EXPECT_EQ(error_of("{"), "t.json: is not JSON at byte 2");
-  EXPECT_EQ(error_of("[]"), "t.json: is not a JSON object");
-  EXPECT_EQ(error_of(std::string(1000, '[')), "t.json: is nested too deeply");
+  EXPECT_EQ(json_error("{"), "t.json: is not JSON at byte 2");
+  EXPECT_EQ(json_error("[]"), "t.json: is not a JSON object");
+  EXPECT_EQ(json_error(std::string(1000, '[')), "t.json: is nested too deeply");
   EXPECT_EQ(with([](File& f) { f.model = ""; }), "t.json: it has no model");
   EXPECT_EQ(with([](File& f) { f.model = R"({"type":"BPE","vocab":{"a":0,"b":0},"merges":["a b"]})"; }),
             "t.json: its tokens 'a' and 'b' have one id");

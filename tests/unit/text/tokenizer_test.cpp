@@ -7,20 +7,12 @@
 
 #include "base/error.h"
 #include "test_vocabulary.h"
+#include "unit/text/tokenizer_error.h"
 
 namespace quire {
 namespace {
 
 using Ids = std::vector<int32_t>;
-
-std::string error_of(const Vocabulary& vocabulary) {
-  try {
-    Tokenizer tokenizer(vocabulary);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 TEST(Tokenizer, MergesBestRankFirst) {
   TestVocabulary v;
@@ -121,13 +113,13 @@ TEST(Tokenizer, DecodingAnIdOutsideTheVocabularyIsAnError) {
 TEST(Tokenizer, OtherModelsAreRefusedByName) {  // case U41
   Vocabulary v;
   v.model = "bert";
-  EXPECT_EQ(error_of(v),
+  EXPECT_EQ(tokenizer_error(v),
             "tokenizer model 'bert' is not supported; supported are gpt2 (byte-level BPE), llama "
             "(SentencePiece's BPE) "
             "and t5 (unigram)");
   v.model = "gpt2";
   v.pre_tokenizer = "deepseek-llm";
-  EXPECT_EQ(error_of(v).substr(0, 72),
+  EXPECT_EQ(tokenizer_error(v).substr(0, 72),
             "pre-tokenizer 'deepseek-llm' is not supported; supported are gpt-2, smol");
 }
 
@@ -135,7 +127,7 @@ TEST(Tokenizer, ContradictionsInTheVocabularyAreErrors) {
   const auto with = [](auto change) {
     TestVocabulary v;
     change(v);
-    return error_of(v.view());
+    return tokenizer_error(v.view());
   };
   EXPECT_EQ(with([](TestVocabulary& v) { v.types.pop_back(); }),
             "the vocabulary has 256 tokens but 255 token types");
@@ -163,17 +155,17 @@ TEST(Tokenizer, AMergeNeverMakesAControlToken) {
   TestVocabulary v;
   v.merge("<", ">");
   v.types.back() = kTokenControl;
-  EXPECT_EQ(error_of(v.view()), "merge 0 '< >' makes a piece that is no token");
+  EXPECT_EQ(tokenizer_error(v.view()), "merge 0 '< >' makes a piece that is no token");
 }
 
 TEST(Tokenizer, NamedIdsAreChecked) {
   const TestVocabulary tokens;
   Vocabulary v = tokens.view();
   v.eos_id = 256;
-  EXPECT_EQ(error_of(v), "eos token id 256 is outside the vocabulary of 256 tokens");
+  EXPECT_EQ(tokenizer_error(v), "eos token id 256 is outside the vocabulary of 256 tokens");
   v.eos_id = std::nullopt;
   v.add_bos = true;
-  EXPECT_EQ(error_of(v), "the vocabulary asks for a bos token but names none");
+  EXPECT_EQ(tokenizer_error(v), "the vocabulary asks for a bos token but names none");
 }
 
 // A file can hold anything: the constructor refuses with an Error, or the tokenizer works.

@@ -14,7 +14,7 @@ namespace {
 
 FolderConfig read(const Json& config) { return read_folder_config(config.dump(), "config.json"); }
 
-std::string error_of(const std::string& text) {
+std::string config_error(const std::string& text) {
   try {
     (void)read_folder_config(text, "config.json");
   } catch (const Error& error) {
@@ -96,7 +96,7 @@ TEST(FolderConfig, Gemma3WithVision) {
   EXPECT_EQ(config.window_tokens, 1024u);
   EXPECT_FALSE(config.windowed[5]);
   EXPECT_TRUE(config.windowed[4]);
-  EXPECT_NE(error_of(R"({"model_type":"gemma3"})").find("text_config is missing"), std::string::npos);
+  EXPECT_NE(config_error(R"({"model_type":"gemma3"})").find("text_config is missing"), std::string::npos);
 }
 
 TEST(FolderConfig, AttentionScaleOfGemma) {
@@ -152,19 +152,19 @@ TEST(FolderConfig, WindowsAsMetadata) {
   check("gemma3", with("gemma3_text", {{"layer_types", layers}}), 4096, {}, 2);
   check("gemma3", with("gemma3_text", {{"sliding_window", 16}}), 16, {}, 0);
   check("gemma3", with("gemma3_text", {{"sliding_window_pattern", 2}, {"sliding_window", 8}}), 8, {}, 2);
-  EXPECT_NE(error_of(with("qwen2", {{"layer_types", layers}}).dump()).find("sliding_window is missing"),
+  EXPECT_NE(config_error(with("qwen2", {{"layer_types", layers}}).dump()).find("sliding_window is missing"),
             std::string::npos);
-  EXPECT_NE(
-      error_of(with("mistral", {{"layer_types", layers}, {"sliding_window", 4}}).dump()).find("other layers"),
-      std::string::npos);
-  EXPECT_NE(error_of(with("llama", {{"sliding_window", 4}}).dump()).find("sliding_window is not known"),
+  EXPECT_NE(config_error(with("mistral", {{"layer_types", layers}, {"sliding_window", 4}}).dump())
+                .find("other layers"),
             std::string::npos);
-  EXPECT_NE(error_of(with("gemma2", {{"layer_types", {"full_attention", "linear_attention"}}}).dump())
+  EXPECT_NE(config_error(with("llama", {{"sliding_window", 4}}).dump()).find("sliding_window is not known"),
+            std::string::npos);
+  EXPECT_NE(config_error(with("gemma2", {{"layer_types", {"full_attention", "linear_attention"}}}).dump())
                 .find("'linear_attention'"),
             std::string::npos);
-  EXPECT_NE(
-      error_of(with("gemma2", {{"layer_types", {"full_attention"}}}).dump()).find("1 entries for 2 layers"),
-      std::string::npos);
+  EXPECT_NE(config_error(with("gemma2", {{"layer_types", {"full_attention"}}}).dump())
+                .find("1 entries for 2 layers"),
+            std::string::npos);
 }
 
 TEST(FolderConfig, RopeInOldAndNewForm) {
@@ -204,7 +204,7 @@ TEST(FolderConfig, Yarn) {
   EXPECT_DOUBLE_EQ(yarn({{"factor", nullptr}}).factor, 2);  // 64 tokens from 32
   EXPECT_DOUBLE_EQ(yarn({{"beta_fast", 16}}).beta_fast, 16);
   EXPECT_NE(
-      error_of(
+      config_error(
           with("qwen2", {{"rope_scaling", {{"type", "yarn"}, {"factor", 2}, {"truncate", false}}}}).dump())
           .find("rope_scaling.truncate is false"),
       std::string::npos);
@@ -259,7 +259,7 @@ TEST(FolderConfig, WhatChangesTheResultAndIsNotDoneIsNamed) {
       {"llama", {{"rms_norm_eps", 0}}, "rms_norm_eps is 0, not a positive number"},
   };
   for (const Refused& each : cases) {
-    const std::string error = error_of(with(each.type, each.more).dump());
+    const std::string error = config_error(with(each.type, each.more).dump());
     EXPECT_EQ(error.rfind("config.json: ", 0), 0u) << error;
     EXPECT_NE(error.find(each.says), std::string::npos) << error << "\n  instead of " << each.says;
   }
@@ -271,17 +271,18 @@ TEST(FolderConfig, HarmlessKeysArePassedOver) {
       {"use_cache", false},       {"pretraining_tp", 2},       {"quantization_config", nullptr},
       {"num_experts", 0},         {"logits_scaling", 1.0},     {"mlp_bias", false},
       {"auto_map", {{"a", "b"}}}, {"hidden_size", 8.0}};
-  EXPECT_EQ(error_of(with("llama", more).dump()), "no error");
+  EXPECT_EQ(config_error(with("llama", more).dump()), "no error");
 }
 
 TEST(FolderConfig, BrokenJson) {
-  EXPECT_EQ(error_of(""), "config.json: this is no valid JSON from byte 1 on");
-  EXPECT_EQ(error_of("[]"), "config.json: this is no JSON object");
-  EXPECT_EQ(error_of("{}"), "config.json: model_type is missing");
-  EXPECT_EQ(error_of(R"({"a":1,"a":2})"), "config.json: the key 'a' is there twice");
-  EXPECT_EQ(error_of(R"({"a":1e999})"), "config.json: this JSON has a number beyond all range");
-  EXPECT_EQ(error_of(R"({"a":)" + std::string(100'000, '[')), "config.json: the JSON nests deeper than 64");
-  EXPECT_EQ(error_of("{\"a\":\"\xff\"}"), "config.json: this is no valid JSON from byte 7 on");
+  EXPECT_EQ(config_error(""), "config.json: this is no valid JSON from byte 1 on");
+  EXPECT_EQ(config_error("[]"), "config.json: this is no JSON object");
+  EXPECT_EQ(config_error("{}"), "config.json: model_type is missing");
+  EXPECT_EQ(config_error(R"({"a":1,"a":2})"), "config.json: the key 'a' is there twice");
+  EXPECT_EQ(config_error(R"({"a":1e999})"), "config.json: this JSON has a number beyond all range");
+  EXPECT_EQ(config_error(R"({"a":)" + std::string(100'000, '[')),
+            "config.json: the JSON nests deeper than 64");
+  EXPECT_EQ(config_error("{\"a\":\"\xff\"}"), "config.json: this is no valid JSON from byte 7 on");
 }
 
 }  // namespace

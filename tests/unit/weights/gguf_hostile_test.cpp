@@ -10,7 +10,7 @@
 namespace quire::test {
 namespace {
 
-std::string error_of(std::span<const std::byte> bytes) {
+std::string gguf_error(std::span<const std::byte> bytes) {
   try {
     (void)GgufFile::from_memory(bytes, "bad.gguf");
   } catch (const Error& error) {
@@ -19,7 +19,7 @@ std::string error_of(std::span<const std::byte> bytes) {
   return "no error";
 }
 
-std::string error_of(const GgufWriter& writer) { return error_of(writer.build()); }
+std::string gguf_error(const GgufWriter& writer) { return gguf_error(writer.build()); }
 
 Bytes text_bytes(std::string_view text) { return ByteWriter().put_text(text).bytes(); }
 
@@ -39,9 +39,9 @@ Bytes small_file(uint32_t version = 3) {
 TEST(GgufHostile, EveryTruncationIsRefused) {
   for (const uint32_t version : {2u, 3u}) {
     const Bytes bytes = small_file(version);
-    ASSERT_EQ(error_of(bytes), "no error");
+    ASSERT_EQ(gguf_error(bytes), "no error");
     for (size_t size = 0; size < bytes.size(); ++size) {
-      const std::string error = error_of(std::span(bytes).first(size));
+      const std::string error = gguf_error(std::span(bytes).first(size));
       ASSERT_EQ(error.rfind("bad.gguf: ", 0), 0u) << size << ": " << error;
       ASSERT_NE(error.find(size == 0 ? "is empty" : "the file is cut short or damaged"), std::string::npos)
           << size << ": " << error;
@@ -63,11 +63,11 @@ TEST(GgufHostile, TheRealFileCutAnywhereIsRefused) {
     sizes.push_back(size);
   }
   for (const size_t size : sizes) {
-    const std::string error = error_of(std::span(bytes).first(size));
+    const std::string error = gguf_error(std::span(bytes).first(size));
     ASSERT_NE(error.find(size == 0 ? "is empty" : "cut short"), std::string::npos) << size << ": " << error;
   }
   EXPECT_EQ(
-      error_of(std::span(bytes).first(1785664)),
+      gguf_error(std::span(bytes).first(1785664)),
       "bad.gguf: tensor 'token_embd.weight' reaches past the end of the file: its 30081024 bytes begin at "
       "offset 0 of the data, which begin at byte 1785664, but the file is cut short or damaged and ends "
       "at byte 1785664");
@@ -80,7 +80,7 @@ TEST(GgufHostile, SingleByteDamageNeverBreaksTheReader) {
     const std::byte saved = bytes[i];
     for (const int value : {0x00, 0x01, 0x09, 0x7f, 0x80, 0xff}) {
       bytes[i] = static_cast<std::byte>(value);
-      const std::string error = error_of(bytes);
+      const std::string error = gguf_error(bytes);
       ASSERT_TRUE(error == "no error" || error.starts_with("bad.gguf: ")) << i << ": " << error;
     }
     bytes[i] = saved;
@@ -88,19 +88,19 @@ TEST(GgufHostile, SingleByteDamageNeverBreaksTheReader) {
 }
 
 TEST(GgufHostile, OtherKindsOfFile) {
-  EXPECT_EQ(error_of(Bytes{}), "bad.gguf: the file is empty");
+  EXPECT_EQ(gguf_error(Bytes{}), "bad.gguf: the file is empty");
   EXPECT_EQ(
-      error_of(text_bytes("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 98362432\n")),
+      gguf_error(text_bytes("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 98362432\n")),
       "bad.gguf: this is a Git LFS pointer, not the model itself; fetch the file with 'git lfs pull'");
-  EXPECT_EQ(error_of(text_bytes("PK\x03\x04zip")),
+  EXPECT_EQ(gguf_error(text_bytes("PK\x03\x04zip")),
             "bad.gguf: this is not a GGUF file: it begins with 'PK\\x03\\x04' instead of 'GGUF'");
-  EXPECT_EQ(error_of(text_bytes("gguf")),
+  EXPECT_EQ(gguf_error(text_bytes("gguf")),
             "bad.gguf: this is not a GGUF file: it begins with 'gguf' instead of 'GGUF'");
-  EXPECT_EQ(error_of(text_bytes("GX")),
+  EXPECT_EQ(gguf_error(text_bytes("GX")),
             "bad.gguf: this is not a GGUF file: it begins with 'GX' instead of 'GGUF'");
-  EXPECT_EQ(error_of(text_bytes("tjgg\x03")),
+  EXPECT_EQ(gguf_error(text_bytes("tjgg\x03")),
             "bad.gguf: this is a GGML file from before GGUF; convert it to GGUF");
-  EXPECT_EQ(error_of(text_bytes("GGU")),
+  EXPECT_EQ(gguf_error(text_bytes("GGU")),
             "bad.gguf: the file is cut short or damaged: the magic 'GGUF' of the header needs 4 bytes at "
             "byte 0, but "
             "the file ends at byte 3");
@@ -110,17 +110,17 @@ TEST(GgufHostile, VersionsAndByteOrder) {
   for (const uint32_t version : {0u, 1u, 4u, 0xffffffffu}) {
     GgufWriter writer;
     writer.version = version;
-    EXPECT_EQ(error_of(writer), "bad.gguf: GGUF version " + std::to_string(version) +
-                                    " is not supported; versions 2 and 3 are read");
+    EXPECT_EQ(gguf_error(writer), "bad.gguf: GGUF version " + std::to_string(version) +
+                                      " is not supported; versions 2 and 3 are read");
   }
   GgufWriter writer;
   writer.version = 0x03000000;
   EXPECT_EQ(
-      error_of(writer),
+      gguf_error(writer),
       "bad.gguf: this is a big-endian GGUF file (version 3 with its bytes reversed); only little-endian "
       "ones are read");
   writer.magic = "FUGG";
-  EXPECT_EQ(error_of(writer), "bad.gguf: this is a big-endian GGUF file; only little-endian ones are read");
+  EXPECT_EQ(gguf_error(writer), "bad.gguf: this is a big-endian GGUF file; only little-endian ones are read");
 }
 
 TEST(GgufHostile, CountsThatCannotFit) {
@@ -128,14 +128,14 @@ TEST(GgufHostile, CountsThatCannotFit) {
     GgufWriter entries;
     entries.add<uint32_t>("key", 1);
     entries.n_entries = count;
-    EXPECT_EQ(error_of(entries), "bad.gguf: the file is cut short or damaged: its header claims " +
-                                     std::to_string(count) +
-                                     " metadata entries, but the 19 bytes after the header hold at most 1");
+    EXPECT_EQ(gguf_error(entries), "bad.gguf: the file is cut short or damaged: its header claims " +
+                                       std::to_string(count) +
+                                       " metadata entries, but the 19 bytes after the header hold at most 1");
     GgufWriter tensors;
     tensors.n_tensors = count;
-    EXPECT_EQ(error_of(tensors), "bad.gguf: the file is cut short or damaged: its header claims " +
-                                     std::to_string(count) +
-                                     " tensors, but the 8 bytes after the header hold at most 0");
+    EXPECT_EQ(gguf_error(tensors), "bad.gguf: the file is cut short or damaged: its header claims " +
+                                       std::to_string(count) +
+                                       " tensors, but the 8 bytes after the header hold at most 0");
   }
 }
 
@@ -143,49 +143,50 @@ TEST(GgufHostile, CountsThatCannotFit) {
 TEST(GgufHostile, CountsThatJustFit) {
   GgufWriter entries;
   for (char key = 'a'; key <= 'z'; ++key) entries.add<uint8_t>(std::string(1, key), 1);
-  EXPECT_EQ(error_of(entries), "no error");
+  EXPECT_EQ(gguf_error(entries), "no error");
   GgufWriter tensors;
   tensors.add_tensor("!", {1}, TensorType::F16, pattern_bytes(2));
   for (char name = '"'; name <= '~'; ++name) tensors.add_info(std::string(1, name), {1}, 1, 0);
-  EXPECT_EQ(error_of(tensors), "no error");
+  EXPECT_EQ(gguf_error(tensors), "no error");
 }
 
 TEST(GgufHostile, Keys) {
-  EXPECT_EQ(error_of(GgufWriter().add<uint32_t>("", 1)),
+  EXPECT_EQ(gguf_error(GgufWriter().add<uint32_t>("", 1)),
             "bad.gguf: metadata entry 1 of 1 at byte 24 has an empty key");
-  EXPECT_EQ(error_of(GgufWriter().add<uint8_t>(std::string(65536, 'k'), 1)),
+  EXPECT_EQ(gguf_error(GgufWriter().add<uint8_t>(std::string(65536, 'k'), 1)),
             "bad.gguf: metadata entry 1 of 1 at byte 24 has a key of 65536 bytes; the limit is 65535");
-  EXPECT_EQ(error_of(GgufWriter().add<uint8_t>(std::string(65535, 'k'), 1)), "no error");
-  EXPECT_EQ(error_of(GgufWriter().add<uint8_t>("a", 1).add<uint8_t>("b", 1).add<int32_t>("a", 1)),
+  EXPECT_EQ(gguf_error(GgufWriter().add<uint8_t>(std::string(65535, 'k'), 1)), "no error");
+  EXPECT_EQ(gguf_error(GgufWriter().add<uint8_t>("a", 1).add<uint8_t>("b", 1).add<int32_t>("a", 1)),
             "bad.gguf: the metadata key 'a' is there twice (entries 1 and 3)");
   Bytes bytes = GgufWriter().add<uint32_t>("key", 1).build();
   const uint64_t length = uint64_t{1} << 63;
   std::memcpy(bytes.data() + 24, &length, sizeof length);
-  EXPECT_EQ(error_of(bytes),
+  EXPECT_EQ(gguf_error(bytes),
             "bad.gguf: the file is cut short or damaged: the key of metadata entry 1 of 1 needs "
             "9223372036854775808 bytes at byte 32, but the file ends at byte 43");
 }
 
 TEST(GgufHostile, KeysCannotForgeTheMessage) {
   const std::string error =
-      error_of(GgufWriter().add_raw("a\n\x1b[31m'\xff", 99, ByteWriter()).add<int8_t>("b", 1));
+      gguf_error(GgufWriter().add_raw("a\n\x1b[31m'\xff", 99, ByteWriter()).add<int8_t>("b", 1));
   EXPECT_EQ(error,
             "bad.gguf: metadata entry 1 of 2 ('a\\x0a\\x1b[31m\\x27\\xff') has the unknown value type 99 at "
             "byte 41");
-  const std::string cut = error_of(GgufWriter().add_raw(std::string(500, 'k'), 99, ByteWriter()));
+  const std::string cut = gguf_error(GgufWriter().add_raw(std::string(500, 'k'), 99, ByteWriter()));
   EXPECT_NE(cut.find("'" + std::string(80, 'k') + "...'"), std::string::npos) << cut;
 }
 
 TEST(GgufHostile, Values) {
-  EXPECT_EQ(error_of(GgufWriter().add_raw("key", 13, ByteWriter().put<uint64_t>(0))),
+  EXPECT_EQ(gguf_error(GgufWriter().add_raw("key", 13, ByteWriter().put<uint64_t>(0))),
             "bad.gguf: metadata entry 1 of 1 ('key') has the unknown value type 13 at byte 35");
-  EXPECT_EQ(error_of(GgufWriter().add_raw("key", 0xffffffffu, ByteWriter())),
+  EXPECT_EQ(gguf_error(GgufWriter().add_raw("key", 0xffffffffu, ByteWriter())),
             "bad.gguf: metadata entry 1 of 1 ('key') has the unknown value type 4294967295 at byte 35");
-  EXPECT_EQ(error_of(GgufWriter().add_raw("key", MetadataType::Bool, ByteWriter().put<uint8_t>(2))),
+  EXPECT_EQ(gguf_error(GgufWriter().add_raw("key", MetadataType::Bool, ByteWriter().put<uint8_t>(2))),
             "bad.gguf: metadata entry 1 of 1 ('key') holds 2 as a bool at byte 39; only 0 and 1 are bools");
-  EXPECT_EQ(error_of(GgufWriter().add_raw("key", MetadataType::String, ByteWriter().put(uint64_t{1} << 63))),
-            "bad.gguf: the file is cut short or damaged: the value of metadata entry 1 of 1 ('key') needs "
-            "9223372036854775808 bytes at byte 47, but the file ends at byte 47");
+  EXPECT_EQ(
+      gguf_error(GgufWriter().add_raw("key", MetadataType::String, ByteWriter().put(uint64_t{1} << 63))),
+      "bad.gguf: the file is cut short or damaged: the value of metadata entry 1 of 1 ('key') needs "
+      "9223372036854775808 bytes at byte 47, but the file ends at byte 47");
 }
 
 ByteWriter array_body(uint32_t element_type, uint64_t n_values) {
@@ -194,7 +195,7 @@ ByteWriter array_body(uint32_t element_type, uint64_t n_values) {
 
 TEST(GgufHostile, Arrays) {
   const auto error_of_array = [](const ByteWriter& body) {
-    return error_of(GgufWriter().add_raw("key", MetadataType::Array, body));
+    return gguf_error(GgufWriter().add_raw("key", MetadataType::Array, body));
   };
   for (const uint32_t type : {0u, 5u, 8u, 12u}) {
     for (const uint64_t n_values : {uint64_t{33}, uint64_t{1} << 61, uint64_t{1} << 63, UINT64_MAX}) {
@@ -219,7 +220,7 @@ TEST(GgufHostile, NestedArrays) {
     for (int i = 0; i < depth; ++i) body.put_bytes(array_body(9, 1).bytes());
     body.put_bytes(array_body(0, 1).bytes()).put<uint8_t>(1);
     EXPECT_EQ(
-        error_of(GgufWriter().add_raw("key", MetadataType::Array, body)),
+        gguf_error(GgufWriter().add_raw("key", MetadataType::Array, body)),
         "bad.gguf: metadata entry 1 of 1 ('key') is an array of arrays at byte 39; arrays are not nested in "
         "any model we read");
   }
@@ -227,37 +228,37 @@ TEST(GgufHostile, NestedArrays) {
 
 TEST(GgufHostile, Alignment) {
   for (const uint32_t alignment : {0u, 1u, 2u, 3u, 4u, 24u, 1u << 21, 1u << 31, 0xffffffffu}) {
-    EXPECT_EQ(error_of(GgufWriter().add<uint32_t>("general.alignment", alignment)),
+    EXPECT_EQ(gguf_error(GgufWriter().add<uint32_t>("general.alignment", alignment)),
               "bad.gguf: the metadata key 'general.alignment' is " + std::to_string(alignment) +
                   "; it must be a power of two from 8 to 1048576");
   }
-  EXPECT_EQ(error_of(GgufWriter().add<int32_t>("general.alignment", 32)),
+  EXPECT_EQ(gguf_error(GgufWriter().add<int32_t>("general.alignment", 32)),
             "bad.gguf: the metadata key 'general.alignment' has type i32, but u32 is wanted");
-  EXPECT_EQ(error_of(GgufWriter().add("general.alignment", "32")),
+  EXPECT_EQ(gguf_error(GgufWriter().add("general.alignment", "32")),
             "bad.gguf: the metadata key 'general.alignment' has type string, but u32 is wanted");
 }
 
 TEST(GgufHostile, SplitCountOfTheWrongType) {
-  EXPECT_EQ(error_of(GgufWriter().add("split.count", "3")),
+  EXPECT_EQ(gguf_error(GgufWriter().add("split.count", "3")),
             "bad.gguf: the metadata key 'split.count' has type string, but an integer is wanted");
-  EXPECT_EQ(error_of(GgufWriter().add<int32_t>("split.count", -1)),
+  EXPECT_EQ(gguf_error(GgufWriter().add<int32_t>("split.count", -1)),
             "bad.gguf: the metadata key 'split.count' is -1 (i32), but it must not be negative");
 }
 
 TEST(GgufHostile, TensorNames) {
   const Bytes data = pattern_bytes(4);
-  EXPECT_EQ(error_of(GgufWriter().add_tensor("", {1}, TensorType::F32, data)),
+  EXPECT_EQ(gguf_error(GgufWriter().add_tensor("", {1}, TensorType::F32, data)),
             "bad.gguf: tensor info 1 of 1 at byte 24 has an empty name");
-  EXPECT_EQ(error_of(GgufWriter().add_tensor(std::string(65536, 'n'), {1}, TensorType::F32, data)),
+  EXPECT_EQ(gguf_error(GgufWriter().add_tensor(std::string(65536, 'n'), {1}, TensorType::F32, data)),
             "bad.gguf: tensor info 1 of 1 at byte 24 has a name of 65536 bytes; the limit is 65535");
   GgufWriter twins;
   for (const char* name : {"x", "twin", "y", "twin"}) twins.add_tensor(name, {1}, TensorType::F32, data);
-  EXPECT_EQ(error_of(twins), "bad.gguf: tensor 'twin' is there twice (tensors 2 and 4)");
+  EXPECT_EQ(gguf_error(twins), "bad.gguf: tensor 'twin' is there twice (tensors 2 and 4)");
 }
 
 TEST(GgufHostile, TensorTypes) {
   const auto error_of_type = [](uint32_t type) {
-    return error_of(GgufWriter().add_info("blk.0.w", {256}, type, 0));
+    return gguf_error(GgufWriter().add_info("blk.0.w", {256}, type, 0));
   };
   const std::string tail =
       " at byte 51; supported are F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K and Q6_K";
@@ -271,7 +272,7 @@ TEST(GgufHostile, TensorTypes) {
 
 TEST(GgufHostile, TensorShapes) {
   const auto error_of_shape = [](const std::vector<uint64_t>& shape, TensorType type = TensorType::F32) {
-    return error_of(GgufWriter().add_info("w", shape, static_cast<uint32_t>(type), 0));
+    return gguf_error(GgufWriter().add_info("w", shape, static_cast<uint32_t>(type), 0));
   };
   EXPECT_EQ(error_of_shape({}), "bad.gguf: tensor 'w' has 0 dimensions at byte 33; it must have 1 to 4");
   EXPECT_EQ(error_of_shape({1, 1, 1, 1, 1}),
@@ -301,7 +302,7 @@ TEST(GgufHostile, TensorOffsets) {
   const auto error_of_offset = [](uint64_t offset, uint64_t n_values = 16) {
     GgufWriter writer;
     writer.add_tensor("good", {16}, TensorType::F32, pattern_bytes(64));
-    return error_of(writer.add_info("w", {n_values}, 0, offset));
+    return gguf_error(writer.add_info("w", {n_values}, 0, offset));
   };
   EXPECT_EQ(error_of_offset(0), "no error");
   EXPECT_EQ(error_of_offset(4),

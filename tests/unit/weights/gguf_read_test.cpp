@@ -14,7 +14,7 @@ namespace {
 GgufFile read(const Bytes& bytes) { return GgufFile::from_memory(bytes, "test.gguf"); }
 
 template <typename Call>
-std::string error_of(const Call& call) {
+std::string error_in(const Call& call) {
   try {
     (void)call();
   } catch (const Error& error) {
@@ -106,22 +106,22 @@ TEST(GgufRead, PositiveSignedIntegersAreUints) {
 TEST(GgufRead, GetterErrorsNameKeyAndBothTypes) {
   const Bytes bytes = all_types_writer().add_array<uint8_t>("scores", {1}).build();
   const GgufFile file = read(bytes);
-  EXPECT_EQ(error_of([&] { return file.get_uint("none"); }), "test.gguf: the metadata key 'none' is missing");
-  EXPECT_EQ(error_of([&] { return file.get_uint("string"); }),
+  EXPECT_EQ(error_in([&] { return file.get_uint("none"); }), "test.gguf: the metadata key 'none' is missing");
+  EXPECT_EQ(error_in([&] { return file.get_uint("string"); }),
             "test.gguf: the metadata key 'string' has type string, but an integer is wanted");
-  EXPECT_EQ(error_of([&] { return file.get_uint_or("f32", 1); }),
+  EXPECT_EQ(error_in([&] { return file.get_uint_or("f32", 1); }),
             "test.gguf: the metadata key 'f32' has type f32, but an integer is wanted");
-  EXPECT_EQ(error_of([&] { return file.get_uint("true"); }),
+  EXPECT_EQ(error_in([&] { return file.get_uint("true"); }),
             "test.gguf: the metadata key 'true' has type bool, but an integer is wanted");
-  EXPECT_EQ(error_of([&] { return file.get_uint("i8"); }),
+  EXPECT_EQ(error_in([&] { return file.get_uint("i8"); }),
             "test.gguf: the metadata key 'i8' is -100 (i8), but it must not be negative");
-  EXPECT_EQ(error_of([&] { return file.get_float("u32"); }),
+  EXPECT_EQ(error_in([&] { return file.get_float("u32"); }),
             "test.gguf: the metadata key 'u32' has type u32, but f32 or f64 is wanted");
-  EXPECT_EQ(error_of([&] { return file.get_bool_or("u8", true); }),
+  EXPECT_EQ(error_in([&] { return file.get_bool_or("u8", true); }),
             "test.gguf: the metadata key 'u8' has type u8, but bool is wanted");
-  EXPECT_EQ(error_of([&] { return file.get_string("scores"); }),
+  EXPECT_EQ(error_in([&] { return file.get_string("scores"); }),
             "test.gguf: the metadata key 'scores' has type array of u8, but string is wanted");
-  EXPECT_EQ(error_of([&] { return file.get_float_array("scores"); }),
+  EXPECT_EQ(error_in([&] { return file.get_float_array("scores"); }),
             "test.gguf: the metadata key 'scores' has type array of u8, but array of f32 or f64 is wanted");
 }
 
@@ -139,7 +139,7 @@ TEST(GgufRead, EveryArrayType) {
   EXPECT_EQ(file.get_int_array("a.i64"), (Ints{std::numeric_limits<int64_t>::min()}));
   EXPECT_EQ(file.get_int_array("a.none"), Ints{});
   EXPECT_EQ(file.get_float_array("a.f32"), (std::vector<float>{1.5f, -0.0f}));
-  EXPECT_EQ(error_of([&] { return file.get_bool_array("a.f32"); }),
+  EXPECT_EQ(error_in([&] { return file.get_bool_array("a.f32"); }),
             "test.gguf: the metadata key 'a.f32' has type array of f32, but array of bool is wanted");
   EXPECT_EQ(file.get_float_array("a.f64"),
             (std::vector<float>{0.1f, std::numeric_limits<float>::infinity()}));
@@ -157,23 +157,23 @@ TEST(GgufRead, ArrayGetterErrors) {
   const Bytes bytes = all_arrays_writer().build();
   const GgufFile file = read(bytes);
   EXPECT_EQ(
-      error_of([&] { return file.get_int_array("a.huge"); }),
+      error_in([&] { return file.get_int_array("a.huge"); }),
       "test.gguf: value 1 of the metadata key 'a.huge' is 18446744073709551615, which does not fit in i64");
   EXPECT_EQ(
-      error_of([&] { return file.get_int_array("a.bool"); }),
+      error_in([&] { return file.get_int_array("a.bool"); }),
       "test.gguf: the metadata key 'a.bool' has type array of bool, but array of an integer type is wanted");
   EXPECT_EQ(
-      error_of([&] { return file.get_int_array("a.string"); }),
+      error_in([&] { return file.get_int_array("a.string"); }),
       "test.gguf: the metadata key 'a.string' has type array of string, but array of an integer type is "
       "wanted");
-  EXPECT_EQ(error_of([&] { return file.get_string_array("a.f32"); }),
+  EXPECT_EQ(error_in([&] { return file.get_string_array("a.f32"); }),
             "test.gguf: the metadata key 'a.f32' has type array of f32, but array of string is wanted");
   EXPECT_EQ(
-      error_of([&] { return file.get_float_array("a.string"); }),
+      error_in([&] { return file.get_float_array("a.string"); }),
       "test.gguf: the metadata key 'a.string' has type array of string, but array of f32 or f64 is wanted");
-  EXPECT_EQ(error_of([&] { return file.get_int_array("odd"); }),
+  EXPECT_EQ(error_in([&] { return file.get_int_array("odd"); }),
             "test.gguf: the metadata key 'odd' has type u8, but array of an integer type is wanted");
-  EXPECT_EQ(error_of([&] { return file.get_string_array("none"); }),
+  EXPECT_EQ(error_in([&] { return file.get_string_array("none"); }),
             "test.gguf: the metadata key 'none' is missing");
 }
 
@@ -215,7 +215,7 @@ TEST(GgufRead, SeveralTensorsAndAlignments) {
       EXPECT_EQ(*tensor.data, pattern_bytes(1, tensor.name == "b" ? 1 : tensor.name == "a" ? 2 : 3)[0]);
     }
     EXPECT_EQ(file.find_tensor("d"), nullptr);
-    EXPECT_EQ(error_of([&] { return &file.tensor("d"); }), "test.gguf: the tensor 'd' is missing");
+    EXPECT_EQ(error_in([&] { return &file.tensor("d"); }), "test.gguf: the tensor 'd' is missing");
   }
 }
 

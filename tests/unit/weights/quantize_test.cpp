@@ -17,17 +17,17 @@ namespace {
 
 #include "unit/weights/quantize_vectors.inc"
 
-struct Expected {
+struct ExpectedBlocks {
   TensorType type;
   const uint8_t* blocks;
   size_t n_bytes;
 };
 
 #define EXPECTED(TYPE) \
-  Expected { TensorType::TYPE, k##TYPE, std::size(k##TYPE) }
+  ExpectedBlocks { TensorType::TYPE, k##TYPE, std::size(k##TYPE) }
 
-const Expected kExpected[] = {EXPECTED(Q4_0), EXPECTED(Q4_1), EXPECTED(Q5_0), EXPECTED(Q5_1),
-                              EXPECTED(Q8_0), EXPECTED(F16),  EXPECTED(BF16)};
+const ExpectedBlocks kExpectedBlocks[] = {EXPECTED(Q4_0), EXPECTED(Q4_1), EXPECTED(Q5_0), EXPECTED(Q5_1),
+                                          EXPECTED(Q8_0), EXPECTED(F16),  EXPECTED(BF16)};
 
 std::vector<float> frozen_values() {
   std::vector<float> values(std::size(kValues));
@@ -37,7 +37,7 @@ std::vector<float> frozen_values() {
 
 TEST(Quantize, EqualsTheGgufPackageByteForByte) {
   const std::vector<float> values = frozen_values();
-  for (const Expected& expected : kExpected) {
+  for (const ExpectedBlocks& expected : kExpectedBlocks) {
     ASSERT_EQ(expected.n_bytes, row_bytes(expected.type, values.size()));
     std::vector<uint8_t> blocks(expected.n_bytes);
     ASSERT_TRUE(quantize_row(expected.type, values.data(), blocks.data(), values.size()));

@@ -24,7 +24,7 @@ Bytes file_of(std::string_view header, size_t n_data, uint64_t n_header = 0) {
   return writer.bytes();
 }
 
-std::string error_of(std::span<const std::byte> bytes) {
+std::string safetensors_error(std::span<const std::byte> bytes) {
   try {
     (void)SafetensorsFile::from_memory(bytes, "bad.safetensors");
   } catch (const Error& error) {
@@ -120,17 +120,19 @@ TEST(SafetensorsHostile, EveryTruncationIsRefused) {
   writer.add_text("k", "v");
   writer.add("t", {2, 3}, values, SafetensorsType::kF32);
   const Bytes bytes = writer.bytes();
-  ASSERT_EQ(error_of(bytes), "no error");
-  for (size_t n = 0; n < bytes.size(); ++n) ASSERT_NE(error_of(std::span(bytes).first(n)), "no error") << n;
+  ASSERT_EQ(safetensors_error(bytes), "no error");
+  for (size_t n = 0; n < bytes.size(); ++n)
+    ASSERT_NE(safetensors_error(std::span(bytes).first(n)), "no error") << n;
 }
 
 TEST(SafetensorsHostile, LengthsOfHeaders) {
   for (const uint64_t n :
        {~uint64_t{0}, ~uint64_t{0} - 7, ~uint64_t{0} - 8, uint64_t{1} << 63, uint64_t{3}}) {
-    EXPECT_NE(error_of(file_of("{}", 0, n)).find("header would have " + std::to_string(n)), std::string::npos)
+    EXPECT_NE(safetensors_error(file_of("{}", 0, n)).find("header would have " + std::to_string(n)),
+              std::string::npos)
         << n;
   }
-  EXPECT_NE(error_of(file_of("", 0, 0)), "no error");
+  EXPECT_NE(safetensors_error(file_of("", 0, 0)), "no error");
 }
 
 struct Hostile {
@@ -185,7 +187,7 @@ TEST(SafetensorsHostile, Tensors) {
       {R"({"a":)" + std::string(100'000, '['), 0, "'{' is wanted"},
   };
   for (const Hostile& each : cases) {
-    const std::string error = error_of(file_of(each.header, each.n_data));
+    const std::string error = safetensors_error(file_of(each.header, each.n_data));
     const std::string says = each.says;
     const size_t bar = says.find('|');
     const bool found = error.find(says.substr(0, bar)) != std::string::npos ||
@@ -196,7 +198,7 @@ TEST(SafetensorsHostile, Tensors) {
 
 TEST(SafetensorsHostile, NamesAreShownOnOneLine) {
   const std::string error =
-      error_of(file_of(R"({"a\nb\u001b[31m":{"dtype":"F32","shape":[1],"data_offsets":[0,8]}})", 8));
+      safetensors_error(file_of(R"({"a\nb\u001b[31m":{"dtype":"F32","shape":[1],"data_offsets":[0,8]}})", 8));
   EXPECT_NE(error.find("'a\\x0ab\\x1b[31m'"), std::string::npos) << error;
 }
 

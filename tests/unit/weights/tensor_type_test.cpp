@@ -7,7 +7,7 @@
 namespace quire {
 namespace {
 
-struct Expected {
+struct ExpectedType {
   uint32_t number;
   const char* name;
   uint32_t n_values;
@@ -15,14 +15,14 @@ struct Expected {
 };
 
 // As in gguf.constants.GGML_QUANT_SIZES.
-constexpr Expected kExpected[] = {
+constexpr ExpectedType kExpectedTypes[] = {
     {0, "F32", 1, 4},       {1, "F16", 1, 2},       {2, "Q4_0", 32, 18}, {3, "Q4_1", 32, 20},
     {6, "Q5_0", 32, 22},    {7, "Q5_1", 32, 24},    {8, "Q8_0", 32, 34}, {12, "Q4_K", 256, 144},
     {13, "Q5_K", 256, 176}, {14, "Q6_K", 256, 210}, {30, "BF16", 1, 2},
 };
 
 TEST(TensorType, SizesAndNamesAreThoseOfGgml) {
-  for (const Expected& expected : kExpected) {
+  for (const ExpectedType& expected : kExpectedTypes) {
     const auto type = tensor_type_from_number(expected.number);
     ASSERT_TRUE(type.has_value()) << expected.number;
     EXPECT_EQ(static_cast<uint32_t>(*type), expected.number);
@@ -39,7 +39,7 @@ TEST(TensorType, AllOtherNumbersAreUnsupported) {
   uint32_t n_supported = 0;
   for (uint32_t number = 0; number < 1000; ++number)
     n_supported += tensor_type_from_number(number).has_value();
-  EXPECT_EQ(n_supported, std::size(kExpected));
+  EXPECT_EQ(n_supported, std::size(kExpectedTypes));
   EXPECT_FALSE(tensor_type_from_number(4294967295u).has_value());
 }
 
