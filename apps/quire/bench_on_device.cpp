@@ -6,10 +6,13 @@
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <span>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
+#include "base/atomic_file.h"
+#include "base/device_error.h"
 #include "commands.h"
 #include "gpu/device_batch.h"
 #include "gpu/device_model.h"
@@ -71,20 +74,21 @@ struct Case {
 // Steps until places for fetched rows are full, or nearly.
 int warm_steps(const Recipe& recipe) { return recipe.place.given() ? 40 : 3; }
 
-// Of a prompt of arbitrary tokens, the second time.
-double prefill_seconds(gpu::DeviceBatch& batch, int64_t n, size_t vocabulary) {
+// Of a prompt of arbitrary tokens: the first, in which plans for its lengths are made, and the next one.
+std::pair<double, double> prefill_seconds(gpu::DeviceBatch& batch, int64_t n, size_t vocabulary) {
   std::vector<int32_t> tokens;
   for (int64_t i = 0; i < n; ++i)
     tokens.push_back(static_cast<int32_t>((1 + 7919 * i) % static_cast<int64_t>(vocabulary)));
-  double seconds = 0;
-  for (int i = 0; i < 2; ++i) {
+  const auto time = [&] {
     const auto start = std::chrono::steady_clock::now();
     batch.prefill(0, tokens);
-    seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     batch.take_tokens();
     batch.crop(0, 0);
-  }
-  return seconds;
+    return seconds;
+  };
+  const double first = time();
+  return {first, time()};
 }
 
 // Of rows that lie outside the device: what a step fetched, by random queries over random rows, and what it
@@ -120,18 +124,20 @@ Json measure(const Subject& subject, const Case& c) {
   gpu::BatchOptions options;
   options.recipe = c.recipe;
   options.n_sequences = c.batch;
-  options.context_tokens = static_cast<size_t>(c.context) + 64;
+  options.context_tokens = static_cast<size_t>(c.context);
   options.budget_bytes = c.budget_bytes;
   gpu::DeviceBatch batch(model, options, subject.facts(c.recipe));
   Json row = {{"model", model.label()}, {"device", model.device_name()}, {"recipe", c.recipe.text()},
               {"batch", c.batch},       {"context_tokens", c.context},   {"rows", "random"}};
   if (c.prefill) {
-    const double seconds = prefill_seconds(batch, c.context, model.config().vocabulary);
+    const auto [first, seconds] = prefill_seconds(batch, c.context, model.config().vocabulary);
+    row["first_prefill_seconds"] = first;
     row["prefill_seconds"] = seconds;
     row["prefill_tokens_per_s"] = static_cast<double>(c.context) / seconds;
   }
+  // The last token of the context is the step's own.
   for (int i = 0; i < c.batch; ++i)
-    batch.fill_random(i, static_cast<size_t>(c.context), kSeed + static_cast<uint64_t>(i));
+    batch.fill_random(i, static_cast<size_t>(c.context) - 1, kSeed + static_cast<uint64_t>(i));
   const auto n_steps = static_cast<int>(c.n_steps);
   batch.time_steps(warm_steps(c.recipe), false);
   batch.take_outside();
@@ -156,6 +162,11 @@ Json measure(const Subject& subject, const Case& c) {
 }
 
 std::string line_of(const Json& row) {
+  if (row.contains("error")) {
+    return row["recipe"].get<std::string>() + " " + std::to_string(row["batch"].get<int>()) + " x " +
+           std::to_string(row["context_tokens"].get<long long>()) + ": " + row["error"].get<std::string>() +
+           "\n";
+  }
   char line[320];
   std::snprintf(line, sizeof line,
                 "%-26s %3d x %7lld  %8.3f ms a step  %9.1f tokens/s  without attention %7.3f ms  %s",
@@ -165,7 +176,8 @@ std::string line_of(const Json& row) {
                 row.contains("gb_per_s") ? (fixed(row["gb_per_s"].get<double>(), 0) + " GB/s").c_str() : "");
   std::string text = line;
   if (row.contains("prefill_seconds")) {
-    text += "  prefill " + fixed(row["prefill_seconds"].get<double>(), 3) + " s";
+    text += "  prefill " + fixed(row["prefill_seconds"].get<double>(), 3) + " s (the first " +
+            fixed(row["first_prefill_seconds"].get<double>(), 3) + " s)";
   }
   if (row.contains("outside")) {
     const Json& outside = row["outside"];
@@ -211,31 +223,92 @@ void add_device_bench_options(CLI::App& app, DeviceBenchFlags& flags) {
       ->group("Device");
 }
 
-int bench_on_device(const ModelOptions& model, const DeviceBenchFlags& flags, const std::string& modes,
-                    int64_t n_steps, bool json) {
+namespace {
+
+// Cases of which the device has too little memory become rows that say so: those that fit are measured all
+// the same. `is_whole` becomes false then.
+Json measure_or_say(const Subject& subject, const Case& c, bool& is_whole) {
+  try {
+    return measure(subject, c);
+  } catch (const DeviceError& error) {
+    is_whole = false;
+    return {{"model", subject.model->label()},
+            {"recipe", c.recipe.text()},
+            {"batch", c.batch},
+            {"context_tokens", c.context},
+            {"error", error.what()}};
+  }
+}
+
+// What `bench` is told that means something on a device; the rest is of the CPU's benchmark.
+constexpr const char* kMeant[] = {"--device",  "--random-weights", "--batch",          "--context",
+                                  "--prefill", "--mode",           "--max-new-tokens", "--json",
+                                  "--output",  "--model",          "--threads",        "--calibration",
+                                  "--precise", "--help",           "--kv-budget-mb"};
+
+bool is_rope(const std::string& name) { return name.starts_with("--rope") || name.starts_with("--yarn"); }
+
+}  // namespace
+
+void check_device_bench_flags(const CLI::App& app, const DeviceBenchFlags& flags) {
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->count() == 0 || option->get_lnames().empty()) continue;
+    const bool is_meant = std::any_of(std::begin(kMeant), std::end(kMeant),
+                                      [&](const char* name) { return option->check_name(name); });
+    const std::string name = "--" + option->get_lnames().front();
+    if (flags.given() && !is_meant && !is_rope(name)) {
+      throw Error(name + " is for --device cpu: on a device `quire bench` times steps over random rows");
+    }
+    if (!flags.random_weights.empty() && (is_rope(name) || name == "--calibration" || name == "--precise")) {
+      throw Error(name + " is about a model's file, and --random-weights has none");
+    }
+    if (!flags.given() && option->get_group() == "Device" && name != "--device")
+      throw Error(name + " needs --device cuda");
+  }
+}
+
+int bench_on_device(const ModelOptions& model, const DeviceBenchFlags& flags, const DeviceBenchRun& run) {
   if (!flags.random_weights.empty() && !model.path.empty())
     throw Error("give -m or --random-weights, not both");
   if (flags.random_weights.empty() && model.path.empty())
     throw Error("give a model with -m, or --random-weights");
-  const std::vector<Recipe> recipes = Recipe::parse_list(modes);
+  const std::vector<Recipe> recipes = Recipe::parse_list(run.modes);
   const std::vector<int64_t> batches = flags.batches.empty() ? std::vector<int64_t>{1} : flags.batches;
   const std::vector<int64_t> contexts = flags.contexts.empty() ? std::vector<int64_t>{4096} : flags.contexts;
-  check_range("--max-new-tokens", n_steps, 1, 1'000'000);
+  check_range("--max-new-tokens", run.n_steps, 1, 1'000'000);
   for (const int64_t n : batches) check_range("--batch", n, 1, 256);
-  for (const int64_t n : contexts) check_range("--context", n, 1, int64_t{1} << 24);
+  for (const int64_t n : contexts) check_range("--context", n, 2, int64_t{1} << 24);
+  std::optional<AtomicFile> file;
+  if (!run.output.empty()) file.emplace(run.output);
   const Subject subject = subject_of(model, flags);
   Json rows = Json::array();
-  for (const int64_t batch : batches) {
-    for (const int64_t context : contexts) {
-      for (const Recipe& recipe : recipes) {
-        rows.push_back(measure(subject, {recipe, static_cast<int>(batch), context, n_steps, flags.prefill,
-                                         static_cast<uint64_t>(std::ceil(flags.budget_mb * 1e6))}));
-        if (!json) write_out(line_of(rows.back()));
+  bool is_whole = true;
+  const auto finish = [&] {
+    const Json object = {{"model", subject.model->label()}, {"rows", rows}};
+    if (run.json) write_json(object);
+    if (!file) return;
+    const std::string text = object.dump(2) + "\n";
+    file->write(std::as_bytes(std::span(text)));
+    file->commit();
+  };
+  try {
+    for (const int64_t batch : batches) {
+      for (const int64_t context : contexts) {
+        for (const Recipe& recipe : recipes) {
+          const Case c = {recipe,        static_cast<int>(batch),
+                          context,       run.n_steps,
+                          flags.prefill, static_cast<uint64_t>(std::ceil(flags.budget_mb * 1e6))};
+          rows.push_back(measure_or_say(subject, c, is_whole));
+          if (!run.json) write_out(line_of(rows.back()));
+        }
       }
     }
+  } catch (const Error&) {        // of a recipe that the device does not do, say
+    if (!rows.empty()) finish();  // nothing measured replaces no older result
+    throw;
   }
-  if (json) write_json({{"model", subject.model->label()}, {"rows", rows}});
-  return kOk;
+  finish();
+  return is_whole ? kOk : kNoDevice;
 }
 
 }  // namespace quire::cli

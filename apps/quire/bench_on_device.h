@@ -24,8 +24,18 @@ struct DeviceBenchFlags {
 
 void add_device_bench_options(CLI::App& app, DeviceBenchFlags& flags);
 
-// Each recipe of `modes` at each batch and context; a table, or an object with `json`.
-int bench_on_device(const ModelOptions& model, const DeviceBenchFlags& flags, const std::string& modes,
-                    int64_t n_steps, bool json);
+// Throws Error, by name, for what was given and is for the other device.
+void check_device_bench_flags(const CLI::App& app, const DeviceBenchFlags& flags);
+
+struct DeviceBenchRun {
+  std::string modes;
+  int64_t n_steps;
+  bool json;
+  std::string output;  // file of the object, too
+};
+
+// Each recipe of `modes` at each batch and context; a table, or an object with `json`. What the device has no
+// room for is said in the place of its figures, and the exit code is kNoDevice then.
+int bench_on_device(const ModelOptions& model, const DeviceBenchFlags& flags, const DeviceBenchRun& run);
 
 }  // namespace quire::cli

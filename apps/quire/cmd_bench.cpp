@@ -189,9 +189,11 @@ std::string prompt_text(const TextInput& input, bool& own) {
 int run(const CLI::App& app, Options& options) {
   apply_preset(app, options);
   check(options);
+  check_device_bench_flags(app, options.device);
   if (options.device.given()) {
     const std::string modes = options.mode == "both" || options.mode == "standard" ? "full" : options.mode;
-    return bench_on_device(options.model, options.device, modes, options.new_tokens, options.json);
+    return bench_on_device(options.model, options.device,
+                           {modes, options.new_tokens, options.json, options.paths.output});
   }
   if (options.model.path.empty()) throw Error("--model is required");
   const std::vector<BenchEntry> entries = parse_bench_modes(options.mode, options.monarch);

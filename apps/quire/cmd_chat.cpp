@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -14,10 +15,10 @@
 #include "engine/session.h"
 #include "engine/vocabulary_reader.h"
 #include "options.h"
+#include "run_on_device.h"
 #include "saved_sequence.h"
 #include "terminal.h"
 #include "text/dialogue.h"
-#include "tier/tier.h"
 
 namespace quire::cli {
 namespace {
@@ -43,6 +44,7 @@ struct ChatOptions {
   TextInput first;
   KvFiles kv_files;
   std::string system_prompt;
+  std::string device = "cpu";
 };
 
 // Lines of stdin; Ctrl-C while waiting gives an empty optional with `interrupted` set.
@@ -73,11 +75,8 @@ class LineReader {
 
 class Conversation {
  public:
-  Conversation(Engine& engine, const ChatOptions& options, const SessionOptions& session_options)
-      : options_(options),
-        dialogue_(engine.chat_template(), engine.tokenizer()),
-        session_(engine, session_options),
-        sampler_(options.sampling.options) {}
+  Conversation(Engine& engine, const ChatOptions& options, AnySession& session)
+      : options_(options), dialogue_(engine.chat_template(), engine.tokenizer()), session_(session) {}
 
   // Goes on with what was saved.
   void load(SavedSequence& saved) {
@@ -88,7 +87,7 @@ class Conversation {
       write_note("the loaded conversation keeps its own system message; --system-prompt counts after /clear");
     }
   }
-  const Session& session() const { return session_; }
+  const AnySession& session() const { return session_; }
 
   // One message and its answer.
   void take_turn(const std::string& message) {
@@ -97,9 +96,10 @@ class Conversation {
     try {
       session_.crop(turn->n_keep);
       prefilled_ = session_.prefill(turn->tokens, {{}, &interrupt_flag()});
+    } catch (const DeviceError&) {
+      throw;
     } catch (const Error& error) {
-      const Tier* tier = session_.cache().store().tier();
-      if (tier != nullptr && tier->is_faulty()) throw;  // no conversation can go on with it
+      if (session_.is_lost()) throw;  // no conversation can go on with it
       write_note(std::string(error.what()) + kAnew);
       return;
     }
@@ -151,7 +151,7 @@ class Conversation {
                                    &interrupt_flag()};
     std::string text;
     try {
-      const Generation answer = session_.generate(sampler_, generate, [&](std::string_view piece) {
+      const Generation answer = session_.generate(generate, [&](std::string_view piece) {
         text += piece;
         write_out(piece);
       });
@@ -183,8 +183,7 @@ class Conversation {
 
   const ChatOptions& options_;
   Dialogue dialogue_;
-  Session session_;
-  Sampler sampler_;
+  AnySession& session_;
   PrefillResult prefilled_;  // of the last message
 };
 
@@ -222,7 +221,7 @@ int converse(Conversation& conversation, const ChatOptions& options) {
 }
 
 // Saves the conversation, also one that ended in trouble, to which it adds whether it could.
-void save(SavedSequence& saved, const Session& session, std::string& trouble) {
+void save(SavedSequence& saved, const AnySession& session, std::string& trouble) {
   if (!trouble.empty() && session.tokens().empty()) return;
   try {
     saved.save(session);
@@ -234,30 +233,51 @@ void save(SavedSequence& saved, const Session& session, std::string& trouble) {
   }
 }
 
-int run(ChatOptions& options) {
-  options.sampling.settle();
-  const EngineOptions engine_options = options.model.engine_options();
-  SessionOptions session_options = options.model.session_options();
-  SavedSequence saved(options.kv_files, options.model, session_options);
-  if (options.first.file == "-")
-    throw Error("chat reads its turns from stdin, so -f - cannot be the first message");
-  catch_interrupts();
-  Engine engine(options.model.path, engine_options);
-  saved.check_model(engine);
-  if (options.sampling.ignore_end) options.sampling.options.banned = end_tokens(engine.tokenizer());
-  Conversation conversation(engine, options, session_options);
+int hold(Engine& engine, const ChatOptions& options, AnySession& session, SavedSequence& saved) {
+  Conversation conversation(engine, options, session);
   if (saved.loads()) conversation.load(saved);
   if (isatty(STDIN_FILENO)) write_note("/help lists what can be done here; /exit leaves");
   int code = kOk;
+  bool of_device = false;
   std::string trouble;
   try {
     code = converse(conversation, options);
   } catch (const Error& error) {  // which must not cost what was said before
     trouble = error.what();
+    of_device = dynamic_cast<const DeviceError*>(&error) != nullptr;
   }
   if (saved.saves()) save(saved, conversation.session(), trouble);
+  if (of_device) throw DeviceError(trouble);
   if (!trouble.empty()) throw Error(trouble);
   return code;
+}
+
+int chat_on_device(const ChatOptions& options, const SessionOptions& session_options, SavedSequence& saved) {
+  OnDevice device(options.device, options.model);
+  saved.check_model(device.engine());
+  DeviceHeldSession session(device.begin(options.sampling, session_options, saved.n_saved_tokens(), SIZE_MAX,
+                                         saved.loads() || saved.saves()));
+  return hold(device.engine(), options, session, saved);
+}
+
+int run(ChatOptions& options) {
+  options.sampling.settle();
+  const EngineOptions engine_options = options.model.engine_options();
+  SessionOptions session_options = options.model.session_options();
+  const bool on_device = gpu::device_number(options.device) >= 0;
+  if (on_device) check_device_flags(options.model, options.sampling);
+  SavedSequence saved(options.kv_files, options.model, session_options);
+  if (options.first.file == "-")
+    throw Error("chat reads its turns from stdin, so -f - cannot be the first message");
+  catch_interrupts();
+  if (on_device) return chat_on_device(options, session_options, saved);
+  Engine engine(options.model.path, engine_options);
+  saved.check_model(engine);
+  if (options.sampling.ignore_end) options.sampling.options.banned = end_tokens(engine.tokenizer());
+  Session session(engine, session_options);
+  Sampler sampler(options.sampling.options);
+  HostSession held(session, sampler);
+  return hold(engine, options, held, saved);
 }
 
 }  // namespace
@@ -269,6 +289,9 @@ Command add_chat(CLI::App& root) {
   app->add_option("--system-prompt", options->system_prompt, "system message (-sys; default: the model's)")
       ->type_name("TEXT");
   add_kv_files(*app, options->kv_files);
+  app->add_option("--device", options->device, "cpu, or cuda[:N]: on a GPU, with room for the whole context")
+      ->type_name("DEVICE")
+      ->capture_default_str();
   add_sampling_options(*app, options->sampling, -1);
   add_chat_template_options(*app, options->model);
   add_model_options(*app, options->model);

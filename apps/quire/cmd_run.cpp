@@ -1,6 +1,8 @@
 // quire run: continues a text, or answers it as one message of a chat.
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <utility>
 
@@ -81,16 +83,20 @@ std::vector<int32_t> encode_behind(const Engine& engine, const RunOptions& optio
 }
 
 // The tokens to be added to a session, which may hold a sequence that was loaded.
-std::vector<int32_t> prompt_tokens(const Engine& engine, const RunOptions& options, const std::string& text,
-                                   const SavedSequence& saved, Session& session) {
-  if (!saved.loads()) return encode(engine, options, text);
+SavedSequence::Prompt both_forms(const Engine& engine, const RunOptions& options, const std::string& text) {
   SavedSequence::Prompt prompt;
   if (!text.empty()) {
     prompt.whole = encode(engine, options, text);
     if (options.chat) prompt.n_fixed = join(encode(engine, options, ""), prompt.whole).n_common;
-    prompt.behind = [&] { return encode_behind(engine, options, text); };
+    prompt.behind = [&engine, &options, &text] { return encode_behind(engine, options, text); };
   }
-  return saved.join(session, prompt);
+  return prompt;
+}
+
+std::vector<int32_t> prompt_tokens(const Engine& engine, const RunOptions& options, const std::string& text,
+                                   const SavedSequence& saved, AnySession& session) {
+  if (!saved.loads()) return encode(engine, options, text);
+  return saved.join(session, both_forms(engine, options, text));
 }
 
 // Members that only some runs have.
@@ -194,22 +200,26 @@ void add_residency(const Cache& cache, nlohmann::ordered_json& object) {
                          {"page_outs", residency.page_outs}};
 }
 
-PrefillResult prefill_prompt(Session& session, std::span<const int32_t> tokens) {
+PrefillResult prefill_prompt(AnySession& session, std::span<const int32_t> tokens) {
   ProgressLine line("reading " + std::to_string(tokens.size()) + " tokens", tokens.size() >= kLongPrompt);
   return session.prefill(tokens, {[&](double share) { line.show(share); }, &interrupt_flag()});
 }
 
-Generation generate(Engine& engine, Session& session, RunOptions& options) {
-  if (options.sampling.ignore_end) options.sampling.options.banned = end_tokens(engine.tokenizer());
-  Sampler sampler(options.sampling.options);
+Generation generate(AnySession& session, const RunOptions& options) {
   const GenerateOptions generate{options.sampling.token_limit(), options.sampling.stops, &interrupt_flag()};
   OnText on_text;
   if (!options.json) on_text = [](std::string_view piece) { write_out(piece); };
-  return session.generate(sampler, generate, on_text);
+  return session.generate(generate, on_text);
 }
 
+struct RunResult {
+  PrefillResult prefill;
+  Generation generation;
+  std::string trouble;  // with saving
+};
+
 // Why it cannot be saved, which must not cost what was generated; empty: it was, or need not be.
-std::string try_save(SavedSequence& saved, const Session& session) {
+std::string try_save(SavedSequence& saved, const AnySession& session) {
   try {
     if (saved.saves()) saved.save(session);
     return {};
@@ -218,52 +228,84 @@ std::string try_save(SavedSequence& saved, const Session& session) {
   }
 }
 
-int run_with_device(RunOptions& options) {
-  check_device_flags(options.model, options.sampling, options.kv_files);
-  const std::string text = read_text(options.input, LastNewline::kDrop);
-  catch_interrupts();
+// What follows when the model is loaded, on either side. False: interrupted.
+bool continue_text(const Engine& engine, const RunOptions& options, const std::string& text,
+                   SavedSequence& saved, AnySession& session, RunResult& result) {
+  if (saved.loads()) saved.load(session);
+  const std::vector<int32_t> tokens = prompt_tokens(engine, options, text, saved, session);
   if (options.display_prompt && !options.json) write_out(text);
-  return run_on_device({options.device, options.model, options.sampling, options.json},
-                       [&](const Engine& engine) { return encode(engine, options, text); });
+  result.prefill = prefill_prompt(session, tokens);
+  if (result.prefill.interrupted) return false;
+  result.generation = generate(session, options);
+  if (!options.json && !result.generation.text.ends_with('\n')) write_out("\n");
+  result.trouble = try_save(saved, session);
+  return true;
+}
+
+int finish_run(const RunResult& result) {
+  if (!result.trouble.empty()) throw Error(result.trouble);
+  return result.generation.finish == FinishReason::kInterrupted ? kInterrupted : kOk;
+}
+
+int run_here(RunOptions& options, SessionOptions& session_options, const std::string& text,
+             SavedSequence& saved) {
+  Engine engine(options.model.path, options.model.engine_options());
+  saved.check_model(engine);
+  if (options.sampling.ignore_end) options.sampling.options.banned = end_tokens(engine.tokenizer());
+  Session session(engine, session_options);
+  Sampler sampler(options.sampling.options);
+  HostSession held(session, sampler);
+  RunResult result;
+  if (!continue_text(engine, options, text, saved, held, result)) return kInterrupted;
+  if (options.json) {
+    nlohmann::ordered_json object = report(options, engine, session, result.prefill, result.generation);
+    add_residency(session.cache(), object);
+    add_key_bias(engine.model(), session.cache().recipe(), object);
+    add_tier(session, result.generation, object);
+    add_saved_figures(saved, object);
+    write_json(object);
+  } else {
+    write_figures(options, engine, session, result.prefill, result.generation);
+  }
+  return finish_run(result);
+}
+
+int run_there(RunOptions& options, const SessionOptions& session_options, const std::string& text,
+              SavedSequence& saved) {
+  OnDevice device(options.device, options.model);
+  saved.check_model(device.engine());
+  const size_t n_wanted = saved.loads() ? saved.n_joined_tokens(both_forms(device.engine(), options, text))
+                                        : encode(device.engine(), options, text).size();
+  const size_t n_most = n_wanted + std::min(options.sampling.token_limit(), SIZE_MAX - n_wanted);
+  DeviceHeldSession held(device.begin(options.sampling, session_options, saved.n_saved_tokens(), n_most,
+                                      saved.loads() || saved.saves()));
+  RunResult result;
+  if (!continue_text(device.engine(), options, text, saved, held, result)) return kInterrupted;
+  if (options.json) {
+    nlohmann::ordered_json object = device.report(options.sampling, result.prefill, result.generation);
+    add_saved_figures(saved, object);
+    write_json(object);
+  } else {
+    device.write_figures(options.sampling, result.prefill, result.generation);
+  }
+  return finish_run(result);
 }
 
 int run(RunOptions& options) {
   options.sampling.settle();
-  const EngineOptions engine_options = options.model.engine_options();
+  options.model.engine_options();  // refuses what cannot be meant
   SessionOptions session_options = options.model.session_options();
   if (!options.system_prompt.empty() && !options.chat) throw Error("a system prompt needs --chat");
   if (options.model.chat_template_given() && !options.chat) throw Error("a chat template needs --chat");
   if (options.kv_files.append && options.kv_files.load.empty()) throw Error("--append needs --load-kv");
-  if (options.device != "cpu") return run_with_device(options);
+  const bool on_device = gpu::device_number(options.device) >= 0;
+  if (on_device) check_device_flags(options.model, options.sampling);
   SavedSequence saved(options.kv_files, options.model, session_options);
   const bool may_lack = saved.loads() && !options.input.given() && isatty(STDIN_FILENO) != 0;
   const std::string text = may_lack ? "" : read_text(options.input, LastNewline::kDrop);
   catch_interrupts();
-  Engine engine(options.model.path, engine_options);
-  saved.check_model(engine);
-  Session session(engine, session_options);
-  if (saved.loads()) saved.load(session);
-  const std::vector<int32_t> tokens = prompt_tokens(engine, options, text, saved, session);
-
-  if (options.display_prompt && !options.json) write_out(text);
-  const PrefillResult prefill = prefill_prompt(session, tokens);
-  if (prefill.interrupted) return kInterrupted;
-  const Generation generation = generate(engine, session, options);
-
-  if (!options.json && !generation.text.ends_with('\n')) write_out("\n");
-  const std::string trouble = try_save(saved, session);
-  if (options.json) {
-    nlohmann::ordered_json object = report(options, engine, session, prefill, generation);
-    add_residency(session.cache(), object);
-    add_key_bias(engine.model(), session.cache().recipe(), object);
-    add_tier(session, generation, object);
-    add_saved_figures(saved, object);
-    write_json(object);
-  } else {
-    write_figures(options, engine, session, prefill, generation);
-  }
-  if (!trouble.empty()) throw Error(trouble);
-  return generation.finish == FinishReason::kInterrupted ? kInterrupted : kOk;
+  return on_device ? run_there(options, session_options, text, saved)
+                   : run_here(options, session_options, text, saved);
 }
 
 }  // namespace

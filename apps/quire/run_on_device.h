@@ -1,26 +1,52 @@
-// quire run --device cuda: the same command on a GPU.
+// --device cuda of `quire run` and `quire chat`: a model on a GPU and a sequence of it.
 #pragma once
 
-#include <functional>
+#include <memory>
+#include <optional>
 #include <string>
-#include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
+#include "engine/engine.h"
+#include "gpu/device_model.h"
+#include "gpu/device_session.h"
 #include "options.h"
-#include "saved_sequence.h"
 
 namespace quire::cli {
 
-struct DeviceRun {
-  const std::string& device;  // as it was given
-  const ModelOptions& model;
-  const SamplingFlags& sampling;
-  bool json;
-};
-
 // Throws Error for what only the CPU does.
-void check_device_flags(const ModelOptions& model, const SamplingFlags& sampling, const KvFiles& files);
+void check_device_flags(const ModelOptions& model, const SamplingFlags& sampling);
 
-// `encode` gives the prompt's tokens.
-int run_on_device(const DeviceRun& run, const std::function<std::vector<int32_t>(const Engine&)>& encode);
+class OnDevice {
+ public:
+  // Loads the model, onto the device first: where there is none that is said at once.
+  OnDevice(const std::string& device, const ModelOptions& options);
+
+  Engine& engine() { return *engine_; }
+  const gpu::DeviceModel& model() const { return *model_; }
+  const gpu::DeviceSession& session() const { return *session_; }
+  // Reserves room for n_tokens, or for the whole context where that is less; n_saved of them come from a
+  // file. has_file: its cache is loaded or saved; Error where the recipe's cannot be.
+  gpu::DeviceSession& begin(const SamplingFlags& sampling, const SessionOptions& session, size_t n_saved,
+                            size_t n_tokens, bool has_file);
+
+  // Figures of a run, without the members that are for saved sequences.
+  nlohmann::ordered_json report(const SamplingFlags& sampling, const PrefillResult& prefill,
+                                const Generation& generation) const;
+  void write_figures(const SamplingFlags& sampling, const PrefillResult& prefill,
+                     const Generation& generation) const;
+
+ private:
+  uint64_t device_bytes() const { return session_->batch().memory_bytes() + model_->weight_bytes(); }
+
+  std::string device_;
+  const ModelOptions& options_;
+  Recipe recipe_;
+  std::optional<gpu::DeviceModel> model_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<gpu::DeviceSession> session_;
+  double load_seconds_ = 0;
+  size_t context_tokens_ = 0;
+};
 
 }  // namespace quire::cli

@@ -48,7 +48,7 @@ void SavedSequence::check_model(const Engine& engine) const {
   if (saved_) saved_->check_model(engine);
 }
 
-void SavedSequence::load(Session& session) {
+void SavedSequence::load(AnySession& session) {
   const auto start = std::chrono::steady_clock::now();
   session.restore(*saved_);
   n_loaded = session.tokens().size();
@@ -56,13 +56,21 @@ void SavedSequence::load(Session& session) {
   load_seconds += seconds_since(start);
 }
 
-void SavedSequence::save(const Session& session) {
+void SavedSequence::save(const AnySession& session) {
   const auto start = std::chrono::steady_clock::now();
-  file_bytes = save_session(session, files_.save);
+  file_bytes = session.save(files_.save);
   save_seconds = seconds_since(start);
 }
 
-std::vector<int32_t> SavedSequence::join(Session& session, const Prompt& prompt) const {
+size_t SavedSequence::n_joined_tokens(const Prompt& prompt) const {
+  if (prompt.whole.empty()) return n_saved_tokens();
+  const bool is_behind =
+      files_.append || !quire::join(saved_->tokens(), prompt.whole, prompt.n_fixed).same_start;
+  return is_behind ? n_saved_tokens() + prompt.behind().size()
+                   : std::max(n_saved_tokens(), prompt.whole.size());
+}
+
+std::vector<int32_t> SavedSequence::join(AnySession& session, const Prompt& prompt) const {
   const std::string loaded = "loaded " + tokens_text(n_loaded);
   if (prompt.whole.empty()) {
     write_note(loaded + "; there is no prompt, so generation goes on behind them");
@@ -80,10 +88,10 @@ std::vector<int32_t> SavedSequence::join(Session& session, const Prompt& prompt)
 }
 
 // A cut into coded pages leaves no cache at all: Session::crop().
-void SavedSequence::reuse(Session& session, size_t n_common, size_t n_prompt) const {
+void SavedSequence::reuse(AnySession& session, size_t n_common, size_t n_prompt) const {
   session.crop(n_common);
   std::string note = "loaded " + tokens_text(n_loaded) + "; the prompt begins like them: ";
-  if (session.cache().n_tokens() == 0 && n_common > 0) {
+  if (session.n_cached() == 0 && n_common > 0) {
     note += "but behind " + tokens_text(n_common) +
             " it differs, where rows are coded, have moved or have left, so everything is computed anew";
   } else {

@@ -9,6 +9,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "any_session.h"
 #include "engine/session_file.h"
 #include "options.h"
 
@@ -25,6 +26,13 @@ void add_kv_files(CLI::App& app, KvFiles& files);
 // What `quire run` and `quire chat` do with these files; figures of it.
 class SavedSequence {
  public:
+  // A prompt on top of what was loaded, in both the forms it can take.
+  struct Prompt {
+    std::vector<int32_t> whole;                    // as one that begins a sequence; empty: there is none
+    size_t n_fixed = 0;                            // its first tokens, which every prompt has
+    std::function<std::vector<int32_t>()> behind;  // as one that comes behind others
+  };
+
   // Opens the file to load and tries the place to save at, so that what cannot be is refused before a model
   // is loaded. The file's recipe becomes that of the session, unless the user named one, which then must be
   // the same.
@@ -33,20 +41,19 @@ class SavedSequence {
   bool loads() const { return !files_.load.empty(); }
   bool saves() const { return !files_.save.empty(); }
 
+  // Of what was loaded together with the prompt, as join() will have it. Before load().
+  size_t n_joined_tokens(const Prompt& prompt) const;
+  // What a session for it needs room for.
+  size_t n_saved_tokens() const { return saved_ ? saved_->tokens().size() : 0; }
+
   // Before a session is made.
   void check_model(const Engine& engine) const;
-  void load(Session& session);
-  void save(const Session& session);
+  void load(AnySession& session);
+  void save(const AnySession& session);
 
-  // A prompt on top of what was loaded, in both the forms it can take.
-  struct Prompt {
-    std::vector<int32_t> whole;                    // as one that begins a sequence; empty: there is none
-    size_t n_fixed = 0;                            // its first tokens, which every prompt has
-    std::function<std::vector<int32_t>()> behind;  // as one that comes behind others
-  };
   // Cuts the session to what the prompt has in common with it, if so, says in one sentence what happens, and
   // returns the tokens to be added.
-  std::vector<int32_t> join(Session& session, const Prompt& prompt) const;
+  std::vector<int32_t> join(AnySession& session, const Prompt& prompt) const;
 
   size_t n_loaded = 0;
   double load_seconds = 0;  // checking the file, and taking it over
@@ -54,7 +61,7 @@ class SavedSequence {
   uint64_t file_bytes = 0;  // of the file saved
 
  private:
-  void reuse(Session& session, size_t n_common, size_t n_prompt) const;
+  void reuse(AnySession& session, size_t n_common, size_t n_prompt) const;
 
   KvFiles files_;
   std::optional<SavedSession> saved_;

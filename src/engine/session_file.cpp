@@ -116,21 +116,35 @@ void SavedSession::restore(Cache& cache) const {
   cache_.restore(cache, [this](std::span<const std::byte> piece) { file_.drop_pages(piece); });
 }
 
-void write_session(const Session& session, const ByteSink& sink) {
+namespace {
+
+SequenceParts parts_of(const Session& session) {
+  return {session.engine(), session.cache(), session.tokens(), session.logits()};
+}
+
+void write_sequence(const SequenceParts& parts, const ByteSink& sink) {
   std::vector<Section> sections;
-  sections.push_back(value_section<char>("model", session.engine().fingerprint()));
-  for (Section& section : cache_sections(session.cache())) sections.push_back(std::move(section));
-  sections.push_back(value_section<int32_t>("tokens", session.tokens()));
-  if (!session.logits().empty()) {
-    sections.push_back(value_section<float>("logits", session.logits(), /*mandatory=*/false));
+  sections.push_back(value_section<char>("model", parts.engine.fingerprint()));
+  for (Section& section : cache_sections(parts.cache)) sections.push_back(std::move(section));
+  sections.push_back(value_section<int32_t>("tokens", parts.tokens));
+  if (!parts.logits.empty()) {
+    sections.push_back(value_section<float>("logits", parts.logits, /*mandatory=*/false));
   }
   write_sections(kKind, sections, sink);
 }
 
+}  // namespace
+
+void write_session(const Session& session, const ByteSink& sink) { write_sequence(parts_of(session), sink); }
+
 uint64_t save_session(const Session& session, const std::string& path) {
+  return save_sequence(parts_of(session), path);
+}
+
+uint64_t save_sequence(const SequenceParts& parts, const std::string& path) {
   AtomicFile file(path);
   GatheredWrites writes(file);
-  write_session(session, [&](std::span<const std::byte> bytes) { writes.write(bytes); });
+  write_sequence(parts, [&](std::span<const std::byte> bytes) { writes.write(bytes); });
   writes.flush();
   file.commit();
   return writes.n_bytes();

@@ -61,10 +61,20 @@ class SavedSession {
   std::vector<float> logits_;
 };
 
+// What a file is made of: a sequence, of which the cache has the rows of all tokens or of the first ones, and
+// the logits behind these, or none.
+struct SequenceParts {
+  const Engine& engine;
+  const Cache& cache;
+  std::span<const int32_t> tokens;
+  std::span<const float> logits;
+};
+
 // Everything that the session holds, as a file. The pages are written from where they lie.
 void write_session(const Session& session, const ByteSink& sink);
 // The same to `path`, where either the whole file appears or nothing changes; throws Error. Returns its
 // bytes.
 uint64_t save_session(const Session& session, const std::string& path);
+uint64_t save_sequence(const SequenceParts& parts, const std::string& path);
 
 }  // namespace quire

@@ -38,6 +38,7 @@ struct DeviceBatch::Parts {
 
   HeadShape heads() const;
   Angles angles(float* cosine, float* sine) const;
+  HeadWeights head_weights(int layer) const;
   StepState state() const;
   void record_step(bool with_attention);
   void record_layer_small(int layer, bool with_attention);
@@ -49,12 +50,14 @@ struct DeviceBatch::Parts {
   void put(const cuda::DeviceBuffer& to, int sequence, int32_t value);
   void send_lengths(int sequence);
   void copy_pages(const std::vector<cuda::PageCopy>& copies);
+  void empty(int sequence);
   void mark();
 
   const DeviceModel::Parts& model;
   BatchOptions options;
   int n;
   OwnStream stream;
+  Sender sender;
   Gemm gemm;
   LibraryAttention prompt_attention;
   DeviceCache cache;
@@ -69,8 +72,10 @@ struct DeviceBatch::Parts {
 // A prompt's way through the layers.
 class Prefill {
  public:
+  // Behind the tokens that the sequence has. Reserves all memory, and changes nothing.
   Prefill(DeviceBatch::Parts& parts, int sequence, std::span<const int32_t> tokens);
-  void run(const std::function<void(double)>& progress);
+  // The sequence's pages being those of all tokens. False: the flag was set, and the pages hold nothing.
+  bool run(const PromptOptions& options);
 
  private:
   void run_chunk(int layer, int first, int n);
@@ -79,6 +84,8 @@ class Prefill {
   const int sequence_;
   const int n_;
   const int chunk_;
+  const RowsBefore before_;
+  const int stride_;  // rows of all tokens, whole pages
   cuda::DeviceBuffer tokens_, x_, rounded_, qkv_, queries_, attended_, gate_up_, cosine_, sine_, keys_,
       values_;
 };

@@ -49,6 +49,17 @@ void seed_random(uint64_t seed, uint64_t* state) {
   for (int i = 0; i < 4; ++i) state[i] = splitmix64(seed + static_cast<uint64_t>(i) * 0x9e3779b97f4a7c15);
 }
 
+// A number of the generator less.
+void step_random(uint64_t* s) {
+  const uint64_t shifted = s[1] << 17;
+  s[2] ^= s[0];
+  s[3] ^= s[1];
+  s[1] ^= s[2];
+  s[0] ^= s[3];
+  s[2] ^= shifted;
+  s[3] = s[3] << 45 | s[3] >> 19;
+}
+
 const DeviceModel::Parts* checked(const DeviceModel::Parts* model, const BatchOptions& options) {
   check_options(options, model->config);
   use_device(model->device);
@@ -62,6 +73,7 @@ DeviceBatch::Parts::Parts(const DeviceModel::Parts& model_in, const BatchOptions
     : model(*checked(&model_in, options_in)),
       options(options_in),
       n(options_in.n_sequences),
+      sender(sizeof(int32_t) * static_cast<size_t>(n)),
       cache(cache_shape(model.config, options), options.recipe, model.config.geometry(), facts,
             options.budget_bytes),
       buffers(model.config, n),
@@ -83,7 +95,7 @@ DeviceBatch::Parts::Parts(const DeviceModel::Parts& model_in, const BatchOptions
 }
 
 void DeviceBatch::Parts::put(const cuda::DeviceBuffer& to, int sequence, int32_t value) {
-  send(to.as<int32_t>() + sequence, &value, sizeof value, stream);
+  sender.send(to.as<int32_t>() + sequence, &value, sizeof value, stream);
 }
 
 void DeviceBatch::Parts::send_lengths(int sequence) {
@@ -93,6 +105,11 @@ void DeviceBatch::Parts::send_lengths(int sequence) {
 
 void DeviceBatch::Parts::copy_pages(const std::vector<cuda::PageCopy>& copies) {
   for (const cuda::PageCopy& copy : copies) cache.copy_page(copy.from, copy.to, stream);
+}
+
+void DeviceBatch::Parts::empty(int sequence) {
+  std::vector<cuda::PageCopy> none;
+  cache.pages().crop(sequence, 0, none);
 }
 
 void DeviceBatch::Parts::mark() { marks[n_asked++ % kRing].record(stream); }
@@ -112,29 +129,99 @@ size_t DeviceBatch::n_tokens(int sequence) const {
   return static_cast<size_t>(parts_->cache.pages().n_tokens(sequence));
 }
 
-void DeviceBatch::prefill(int sequence, std::span<const int32_t> tokens,
-                          const std::function<void(double)>& progress) {
+bool DeviceBatch::prefill(int sequence, std::span<const int32_t> tokens, const PromptOptions& options) {
   Parts& p = *parts_;
-  QUIRE_CHECK(sequence >= 0 && sequence < p.n && n_tokens(sequence) == 0 && !tokens.empty());
+  QUIRE_CHECK(sequence >= 0 && sequence < p.n && !tokens.empty());
   QUIRE_CHECK(p.n_asked - p.n_taken < kRing);
   for (const int32_t id : tokens) {
     if (id >= 0 && static_cast<size_t>(id) < p.model.config.vocabulary) continue;
     throw Error("token id " + std::to_string(id) + " is outside the vocabulary of " +
                 std::to_string(p.model.config.vocabulary) + " tokens");
   }
+  if (n_tokens(sequence) > 0 && !gives_rows()) refuse("take a prompt behind other tokens");
   Prefill prompt(p, sequence, tokens);
   SequencePages& pages = p.cache.pages();
-  pages.begin(sequence, static_cast<int>(tokens.size()));
+  pages.append(sequence, static_cast<int>(tokens.size()));
+  bool done = false;
   try {
     p.cache.forget_fetched(sequence, p.stream);
     p.send_lengths(sequence);
-    prompt.run(progress);
-    p.choose(sequence, 1, false);
-    p.mark();
+    done = prompt.run(options);
+    if (done) {
+      p.choose(sequence, 1, false);
+      p.mark();
+    }
     cuda::wait_for(p.stream);  // the prompt's memory is given back
   } catch (...) {
-    std::vector<cuda::PageCopy> none;
-    pages.crop(sequence, 0, none);
+    p.empty(sequence);
+    throw;
+  }
+  if (!done) p.empty(sequence);
+  return done;
+}
+
+void DeviceBatch::resume(int sequence, std::span<const float> logits) {
+  Parts& p = *parts_;
+  QUIRE_CHECK(n_tokens(sequence) > 0 && logits.size() == p.model.config.vocabulary);
+  QUIRE_CHECK(p.n_asked - p.n_taken < kRing);
+  send(p.buffers.logits.as<float>() + static_cast<size_t>(sequence) * logits.size(), logits.data(),
+       logits.size_bytes(), p.stream);
+  p.choose(sequence, 1, false);
+  p.mark();
+}
+
+void DeviceBatch::set_draws(int sequence, uint64_t n_draws) {
+  uint64_t state[4];
+  seed_random(parts_->options.sampling.seed + static_cast<uint64_t>(sequence), state);
+  for (uint64_t i = 0; i < n_draws; ++i) step_random(state);
+  send(parts_->buffers.random.as<uint64_t>() + 4 * sequence, state, sizeof state, parts_->stream);
+}
+
+void DeviceBatch::drop_tokens() {
+  wait();
+  parts_->n_taken = parts_->n_asked;
+}
+
+bool DeviceBatch::step_codes() const {
+  const SequencePages& pages = parts_->cache.pages();
+  for (int i = 0; i < parts_->n; ++i) {
+    if (kPageTokens * pages.shape().sealed_pages(pages.n_tokens(i) + 1) > pages.coded_tokens(i)) return true;
+  }
+  return false;
+}
+
+bool DeviceBatch::gives_rows() const { return parts_->cache.recipe().gives_rows(); }
+
+void DeviceBatch::refuse(const char* what) const {
+  throw Error("the CUDA device does not " + std::string(what) + " with recipe '" +
+              parts_->options.recipe.text() + "'");
+}
+
+void DeviceBatch::save(int sequence, Cache& to) {
+  if (!gives_rows()) refuse("save caches");
+  parts_->cache.save(sequence, to, parts_->stream);
+}
+
+void DeviceBatch::load(int sequence, const Cache& from) {
+  if (!gives_rows()) refuse("load caches");
+  Parts& p = *parts_;
+  // A file may say anything, and here all layers share one list of coded pages.
+  for (size_t layer = 0; layer < p.model.config.n_layers && p.cache.recipe().seals(); ++layer) {
+    const size_t n_coded = from.store().view(layer, from.n_tokens()).n_sealed() * kPageTokens;
+    if (n_coded == from.coded_tokens()) continue;
+    throw Error("the cache has " + std::to_string(n_coded) + " coded tokens in layer " +
+                std::to_string(layer) + " and " + std::to_string(from.coded_tokens()) +
+                " in another, which the CUDA device does not load");
+  }
+  SequencePages& pages = p.cache.pages();
+  const bool seals = p.cache.recipe().seals();
+  pages.restore(sequence, static_cast<int>(from.n_tokens()),
+                seals ? static_cast<int>(from.coded_tokens()) / kPageTokens : 0);
+  try {
+    p.send_lengths(sequence);
+    p.cache.load(sequence, from, p.stream);
+  } catch (...) {
+    p.empty(sequence);
     throw;
   }
 }
@@ -230,13 +317,15 @@ double DeviceBatch::time_sweep() {
 }
 
 uint64_t DeviceBatch::memory_bytes() const {
-  return parts_->cache.memory_bytes() + parts_->buffers.size_bytes();
+  return parts_->cache.memory_bytes() + parts_->buffers.size_bytes() + parts_->gemm.memory_bytes() +
+         parts_->prompt_attention.memory_bytes();
 }
 
 void DeviceBatch::fill_random(int sequence, size_t n_tokens, uint64_t seed) {
   Parts& p = *parts_;
   constexpr int kPages = 256;  // of random rows at a time
   const HeadShape heads = p.heads();
+  const Format format = p.cache.recipe().format;
   SequencePages& pages = p.cache.pages();
   const int stride = kPages * kPageTokens;
   const auto n_numbers = static_cast<int64_t>(stride) * heads.n_kv_heads * heads.head_dim;
@@ -251,8 +340,8 @@ void DeviceBatch::fill_random(int sequence, size_t n_tokens, uint64_t seed) {
   for (int layer = 0; layer < static_cast<int>(p.model.config.n_layers); ++layer) {
     for (int first = 0; first < n_coded; first += kPages) {
       seed = splitmix64(seed);
-      fill_normal(keys.as<uint16_t>(), n_numbers, 1, seed, p.stream);
-      fill_normal(values.as<uint16_t>(), n_numbers, 1, ~seed, p.stream);
+      fill_normal(keys.as<uint16_t>(), n_numbers, 1, seed, format, p.stream);
+      fill_normal(values.as<uint16_t>(), n_numbers, 1, ~seed, format, p.stream);
       const int n = std::min(kPages, n_coded - first);
       if (first == 0) p.cache.measure_rows(sequence, layer, rows, n * kPageTokens, p.stream);
       p.cache.seal_rows(sequence, layer, rows, first, n, p.stream);
@@ -264,7 +353,8 @@ void DeviceBatch::fill_random(int sequence, size_t n_tokens, uint64_t seed) {
       pages.exact_table().data() + static_cast<ptrdiff_t>(sequence) * pages.shape().exact_pages();
   const auto fill = [&](int page) {
     seed = splitmix64(seed);
-    fill_normal(reinterpret_cast<uint16_t*>(p.cache.exact_page(page)), page_numbers, 1, seed, p.stream);
+    fill_normal(reinterpret_cast<uint16_t*>(p.cache.exact_page(page)), page_numbers, 1, seed, format,
+                p.stream);
   };
   for (int i = 0; i < n_exact; ++i) fill(table[i]);
   if (n_coded > 0) fill(pages.sink_pages()[static_cast<size_t>(sequence)]);
@@ -293,7 +383,7 @@ std::vector<float> DeviceBatch::time_steps(int n_steps, bool without_attention, 
     begin.record(p.stream);
     graph.launch(p.stream);
     end.record(p.stream);
-    send(p.buffers.n_before.as<void>(), lengths.data(), lengths.size() * sizeof(int32_t), p.stream);
+    p.sender.send(p.buffers.n_before.as<void>(), lengths.data(), lengths.size() * sizeof(int32_t), p.stream);
     end.wait();
     times.push_back(end.milliseconds_since(begin));
   }

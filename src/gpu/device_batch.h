@@ -2,6 +2,7 @@
 // valid as they grow.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -13,6 +14,10 @@
 #include "cache/recipe.h"
 #include "cache/statistics.h"
 #include "gpu/device_model.h"
+
+namespace quire {
+class Cache;
+}
 
 namespace quire::gpu {
 
@@ -35,6 +40,11 @@ struct BatchOptions {
   size_t choice_tokens = 0;   // tokens that may be chosen, the first of the vocabulary; 0: all
 };
 
+struct PromptOptions {
+  std::function<void(double share)> progress = {};  // share of the layers done
+  const std::atomic<bool>* stop_flag = nullptr;     // looked at between layers
+};
+
 // Not to be used from two threads. The model outlives it.
 class DeviceBatch {
  public:
@@ -48,10 +58,16 @@ class DeviceBatch {
   int n_sequences() const;
   size_t n_tokens(int sequence) const;
 
-  // Computes a prompt, layer by layer, into a sequence that is empty, and chooses its next token. Memory
-  // beyond the cache: one layer's exact rows, and the residual stream. On an exception the sequence is empty.
-  void prefill(int sequence, std::span<const int32_t> tokens,
-               const std::function<void(double)>& progress = {});
+  // Computes a prompt, layer by layer, behind the tokens that the sequence has, and chooses its next token.
+  // Its rows attend to all rows before, coded ones too. Memory beyond the cache: one layer's exact rows of
+  // all tokens, and the residual stream. False: the flag was set before it was done, and the sequence is
+  // empty. On an exception the sequence is as before (where memory was refused), or empty.
+  bool prefill(int sequence, std::span<const int32_t> tokens, const PromptOptions& options = {});
+  // For a sequence that is not empty and whose last logits are known from elsewhere, [vocabulary]: chooses
+  // its next token by them.
+  void resume(int sequence, std::span<const float> logits);
+  // The sequence's generator becomes what it is after so many draws from its seed.
+  void set_draws(int sequence, uint64_t n_draws);
   // What the sequence's next step takes in, instead of the token that was chosen.
   void set_token(int sequence, int32_t token);
 
@@ -64,6 +80,8 @@ class DeviceBatch {
   // one a sequence; of a prefill only its own sequence's counts. Throws Error where no logit was a finite
   // number.
   std::vector<int32_t> take_tokens();
+  // Waits until nothing is under way, and forgets the tokens that were not taken.
+  void drop_tokens();
   // Until nothing is under way.
   void wait();
 
@@ -75,6 +93,12 @@ class DeviceBatch {
   // `to`, which is empty, becomes like `from`, its next token too.
   void fork(int from, int to);
 
+  // Between a sequence and a cache of the CPU, of the recipe and model of this batch, where the receiver is
+  // empty. load() throws Error for more tokens, or coded ones, than there is room for. What was chosen behind
+  // them is not part of it: see resume().
+  void save(int sequence, Cache& to);
+  void load(int sequence, const Cache& from);
+
   // Bytes of pages in use, and of all that was reserved for them.
   uint64_t cache_bytes() const;
   uint64_t reserved_bytes() const;
@@ -82,6 +106,12 @@ class DeviceBatch {
   uint64_t memory_bytes() const;
   // Of that, of the cache: what a budget holds.
   uint64_t cache_memory_bytes() const;
+
+  // The next step is followed by the coding of pages.
+  bool step_codes() const;
+  // Prompts behind tokens of a sequence are taken, and save() and load(): not where codes are made of the
+  // sequence's own tokens, nor where they lie outside.
+  bool gives_rows() const;
 
   // Rows that lie in memory of the host, and what steps asked of them since the last call. All 0 where a
   // recipe has none.
@@ -117,6 +147,8 @@ class DeviceBatch {
   struct Parts;  // of the library itself
 
  private:
+  [[noreturn]] void refuse(const char* what) const;
+
   std::unique_ptr<Parts> parts_;
 };
 

@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "format/code_catalogue.h"
-#include "gpu/handles.h"
 
 namespace quire::gpu {
 
@@ -53,7 +52,8 @@ DeviceCache::DeviceCache(const CacheShape& shape, const Recipe& recipe, const Ge
       coded_layout_(coded_layout(recipe_, shape.heads.head_dim)),
       staged_layout_(staged_layout(recipe_, shape.heads.head_dim)),
       exact_page_bytes_(
-          size(int64_t{4} * kPageTokens * shape.heads.head_dim * shape.heads.n_kv_heads * shape.n_layers)) {
+          size(int64_t{4} * kPageTokens * shape.heads.head_dim * shape.heads.n_kv_heads * shape.n_layers)),
+      sender_(sizeof(int32_t) * std::max(pages_.exact_table().size(), pages_.coded_table().size())) {
   check(recipe, facts, budget_bytes);
   const auto n = size(shape.n_sequences);
   const PagesShape& pages = pages_.shape();
@@ -347,12 +347,17 @@ void DeviceCache::seal_rows(int sequence, int layer, const PromptRows& rows, int
   }
 }
 
-void DeviceCache::put_prompt(int sequence, int layer, const PromptRows& rows, int n, cuda::Stream stream) {
+void DeviceCache::put_prompt(int sequence, int layer, const PromptRows& rows, int n, int first_coded,
+                             cuda::Stream stream) {
   const int n_coded = pages_.coded_tokens(sequence);
   const ExactPages exact = exact_pages(layer);
-  if (n_coded > 0) {
-    measure_rows(sequence, layer, rows, n, stream);
-    seal_rows(sequence, layer, rows, 0, n_coded / kPageTokens, stream);
+  if (n_coded > 0 && first_coded == 0) measure_rows(sequence, layer, rows, n, stream);
+  if (n_coded > first_coded * kPageTokens) {
+    const int64_t skipped = int64_t{first_coded} * kPageTokens * shape_.heads.head_dim;
+    const PromptRows due = {nullptr, rows.keys + skipped, rows.values + skipped, rows.stride, 0};
+    seal_rows(sequence, layer, due, first_coded, n_coded / kPageTokens - first_coded, stream);
+  }
+  if (n_coded > 0 && first_coded == 0) {
     copy_to_pages(shape_.heads, rows, 0, recipe_.sink_tokens, exact, sink_pages_.as<int32_t>() + sequence,
                   stream);
   }

@@ -6,8 +6,10 @@
 #include <memory>
 #include <vector>
 
+#include "cache/cache.h"
 #include "cache/statistics.h"
 #include "gpu/device_recipe.h"
+#include "gpu/handles.h"
 #include "gpu/offloaded_pages.h"
 #include "gpu/sequence_pages.h"
 #include "gpu/signvq_state.h"
@@ -26,6 +28,15 @@ struct CacheShape {
   int n_sequences;
   int most_tokens;  // of a sequence
 };
+
+// Which pages a sequence had, and room to decode some at a time.
+struct RowsBefore {
+  int n_tokens = 0;
+  int n_coded_pages = 0;
+  cuda::DeviceBuffer tables;  // numbers of coded pages, of exact ones, of the sinks'
+  cuda::DeviceBuffer framed;  // [kOpenedPages][n_kv_heads][64][head_dim]
+};
+constexpr int kOpenedPages = 32;
 
 class DeviceCache {
  public:
@@ -58,11 +69,21 @@ class DeviceCache {
   void attend(int layer, const float* queries, const int32_t* exact_tokens, float* out, cuda::Stream stream);
   // Codes the pages of all sequences that are due, and sends the tables.
   void seal_due(cuda::Stream stream);
-  // Rows of a prompt of n tokens into the pages that pages().begin() gave it, coded where they are due. Where
-  // codes are made of the sequence's own tokens, rows.queries are those of its last token.
-  void put_prompt(int sequence, int layer, const PromptRows& rows, int n, cuda::Stream stream);
+  // Rows of a sequence of n tokens into the pages that pages() gave it, coded from page first_coded on where
+  // they are due; before that page all is there. `rows` has all n. Where codes are made of the sequence's own
+  // tokens, rows.queries are those of its last token.
+  void put_prompt(int sequence, int layer, const PromptRows& rows, int n, int first_coded,
+                  cuda::Stream stream);
+  // Rows of tokens that a sequence has, before pages().append() and while that goes on: exact ones as they
+  // are, coded ones decoded and rounded, at the places 0 .. of `rows`.
+  RowsBefore rows_before(int sequence) const;
+  void take_rows(const RowsBefore& before, int layer, const PromptRows& rows, cuda::Stream stream);
   // Coded pages `first` .. of a sequence from exact rows at the places 0 .. of `rows`.
   void seal_rows(int sequence, int layer, const PromptRows& rows, int first, int n, cuda::Stream stream);
+  // Between a sequence here and a cache of the CPU, of the same recipe and shape: `to` is without tokens;
+  // pages().restore() has been called for `from`. The host waits.
+  void save(int sequence, Cache& to, cuda::Stream stream);
+  void load(int sequence, const Cache& from, cuda::Stream stream);
   // Before seal_rows(), where codes are made of the sequence's own tokens: of the n rows from 0 on.
   void measure_rows(int sequence, int layer, const PromptRows& rows, int n, cuda::Stream stream);
   // What `to` is coded by becomes what `from` is.
@@ -73,6 +94,7 @@ class DeviceCache {
   size_t exact_page_bytes() const { return exact_page_bytes_; }
 
  private:
+  class Transfer;  // device_cache_file.cpp
   struct Frames {
     cuda::FramePlane keys;
     cuda::FramePlane values;
@@ -103,6 +125,9 @@ class DeviceCache {
   void attend_exact(int layer, const float* queries, const int32_t* exact_tokens, float* out,
                     cuda::Stream stream);
   void attend_coded(int layer, const float* queries, float* out, cuda::Stream stream);
+  void send(void* to, const void* from, size_t n_bytes, cuda::Stream stream) {
+    sender_.send(to, from, n_bytes, stream);
+  }
   // In the frames of the layer, or of the sequence.
   Frames frames_of(int layer, int sequence) const;
   void seal_pages(int layer, const Frames& frames, const cuda::RowPlane& keys, const cuda::RowPlane& values,
@@ -133,6 +158,7 @@ class DeviceCache {
   SignVqState signs_;
   std::vector<int32_t> due_pages_;
   std::unique_ptr<OffloadedPages> offloaded_;
+  Sender sender_;
 };
 
 }  // namespace quire::gpu

@@ -132,8 +132,7 @@ DeviceRecipe device_recipe(const Recipe& recipe, const std::string& text) {
 
 void check_model(const ModelConfig& config) {
   const ModelFamily& family = *config.family;
-  const char* lacks = family.head_norms                        ? "norms of heads"
-                      : family.post_norms                      ? "norms behind its parts"
+  const char* lacks = family.post_norms                        ? "norms behind its parts"
                       : family.activation != Activation::kSilu ? "an activation other than SiLU"
                       : !config.window_tokens.empty()          ? "layers with a window"
                       : config.score_softcap != 0 || config.logit_softcap != 0 ? "soft caps"

@@ -35,6 +35,9 @@ struct DeviceRecipe {
   OffloadLimits limits = {};
 
   bool seals() const { return kind != AttentionKind::kExact; }
+  // Rows that a sequence has can be had back: for prompts behind them, and for caches of the CPU. Not of
+  // codes that are made of the sequence's own tokens, nor where they lie outside.
+  bool gives_rows() const { return kind != AttentionKind::kSignVq && !offloads; }
 };
 
 // Throws Error of one sentence, with the recipe's text in it, for what only the CPU does.

@@ -18,13 +18,14 @@ __device__ uint64_t mixed(uint64_t x) {
 }
 
 // By Box and Muller: number i hangs on the seed and i alone.
-__global__ void normal_kernel(uint16_t* to, int64_t n, float size, uint64_t seed) {
+__global__ void normal_kernel(uint16_t* to, int64_t n, float size, uint64_t seed, Format format) {
   const int64_t step = (int64_t)gridDim.x * blockDim.x;
   for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
     const uint64_t bits = mixed(seed + (uint64_t)i * 0xd1342543de82ef95ull);
     const float u = ((float)(uint32_t)(bits >> 40) + 0.5f) * 0x1p-24f;
     const float angle = (float)(uint32_t)(bits & 0xffffff) * 0x1p-23f;
-    to[i] = f32_to_bf16(size * sqrtf(-2.0f * logf(u)) * cospif(angle));
+    const float x = size * sqrtf(-2.0f * logf(u)) * cospif(angle);
+    to[i] = format == Format::kF16 ? f32_to_f16(x) : f32_to_bf16(x);
   }
 }
 
@@ -40,8 +41,8 @@ unsigned blocks(int64_t n) {
 
 }  // namespace
 
-void fill_normal(uint16_t* to, int64_t n, float size, uint64_t seed, cuda::Stream stream) {
-  normal_kernel<<<blocks(n), kThreads, 0, stream>>>(to, n, size, seed);
+void fill_normal(uint16_t* to, int64_t n, float size, uint64_t seed, Format format, cuda::Stream stream) {
+  normal_kernel<<<blocks(n), kThreads, 0, stream>>>(to, n, size, seed, format);
   cuda::check(cudaGetLastError(), "drawing numbers");
 }
 

@@ -18,9 +18,13 @@ class Gemm {
   Gemm(const Gemm&) = delete;
   Gemm& operator=(const Gemm&) = delete;
 
-  // out [n][stride] = x * matrix^T, or += with `adds`; x [n][columns] bf16. May be captured.
+  // out [n][stride] = x * matrix^T, or += with `adds`; x [n][columns] bf16, `out` aligned as floats are. May
+  // be captured.
   void multiply(const DeviceMatrix& matrix, const uint16_t* x, int n, float* out, int stride, bool adds,
                 cuda::Stream stream);
+
+  // Memory that products of any size share.
+  uint64_t memory_bytes() const;
 
  private:
   struct Library;

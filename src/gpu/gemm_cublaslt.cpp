@@ -16,6 +16,14 @@ namespace {
 
 constexpr size_t kWorkspaceBytes = size_t{64} << 20;
 
+// All that is asked of the library.
+#define QUIRE_FUNCTIONS(x)                                                                         \
+  x(cublasLtCreate) x(cublasLtDestroy) x(cublasLtMatmul) x(cublasLtMatmulDescCreate)               \
+      x(cublasLtMatmulDescSetAttribute) x(cublasLtMatmulDescDestroy) x(cublasLtMatrixLayoutCreate) \
+          x(cublasLtMatrixLayoutDestroy) x(cublasLtMatmulPreferenceCreate)                         \
+              x(cublasLtMatmulPreferenceSetAttribute) x(cublasLtMatmulPreferenceDestroy)           \
+                  x(cublasLtMatmulAlgoGetHeuristic)
+
 // Symbols by name: half a gigabyte of library is loaded where a GPU is used, and nowhere else.
 template <class F>
 void find(void* library, const char* name, F*& function) {
@@ -27,6 +35,12 @@ void check(cublasStatus_t status, const char* what) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
   throw DeviceError(std::string("cuBLASLt refused ") + what + ": status " +
                     std::to_string(static_cast<int>(status)));
+}
+
+// The largest power of two, up to 256, that the address is a multiple of.
+uint32_t alignment(const void* address) {
+  const auto bits = reinterpret_cast<uintptr_t>(address) | 256;
+  return static_cast<uint32_t>(bits & (~bits + 1));
 }
 
 }  // namespace
@@ -43,31 +57,13 @@ struct Gemm::Library {
       throw DeviceError(
           "cuBLASLt was not found: libcublasLt.so.13 must be where the system looks for libraries");
     }
-    find(library, "cublasLtCreate", create);
-    find(library, "cublasLtDestroy", destroy);
-    find(library, "cublasLtMatmul", matmul);
-    find(library, "cublasLtMatmulDescCreate", desc_create);
-    find(library, "cublasLtMatmulDescSetAttribute", desc_set);
-    find(library, "cublasLtMatmulDescDestroy", desc_destroy);
-    find(library, "cublasLtMatrixLayoutCreate", layout_create);
-    find(library, "cublasLtMatrixLayoutDestroy", layout_destroy);
-    find(library, "cublasLtMatmulPreferenceCreate", preference_create);
-    find(library, "cublasLtMatmulPreferenceSetAttribute", preference_set);
-    find(library, "cublasLtMatmulPreferenceDestroy", preference_destroy);
-    find(library, "cublasLtMatmulAlgoGetHeuristic", heuristic);
+#define QUIRE_FIND(name) find(library, #name, name);
+    QUIRE_FUNCTIONS(QUIRE_FIND)
+#undef QUIRE_FIND
   }
-  decltype(cublasLtCreate)* create;
-  decltype(cublasLtDestroy)* destroy;
-  decltype(cublasLtMatmul)* matmul;
-  decltype(cublasLtMatmulDescCreate)* desc_create;
-  decltype(cublasLtMatmulDescSetAttribute)* desc_set;
-  decltype(cublasLtMatmulDescDestroy)* desc_destroy;
-  decltype(cublasLtMatrixLayoutCreate)* layout_create;
-  decltype(cublasLtMatrixLayoutDestroy)* layout_destroy;
-  decltype(cublasLtMatmulPreferenceCreate)* preference_create;
-  decltype(cublasLtMatmulPreferenceSetAttribute)* preference_set;
-  decltype(cublasLtMatmulPreferenceDestroy)* preference_destroy;
-  decltype(cublasLtMatmulAlgoGetHeuristic)* heuristic;
+#define QUIRE_MEMBER(name) decltype(::name)* name = nullptr;
+  QUIRE_FUNCTIONS(QUIRE_MEMBER)
+#undef QUIRE_MEMBER
 };
 
 struct Gemm::State {
@@ -78,23 +74,25 @@ struct Gemm::State {
     cublasLtMatrixLayout_t out = nullptr;
     cublasLtMatmulAlgo_t algorithm{};
   };
-  using Shape = std::tuple<int, int, int, int>;  // rows, columns, n, stride of the output
+  // Rows, columns, n, stride of the output, and what the addresses of matrix, x and output are multiples of.
+  using Shape = std::tuple<int, int, int, int, uint32_t, uint32_t, uint32_t>;
 
   State() : workspace(kWorkspaceBytes) {
-    check(library().create(&handle), "to begin");
-    check(library().desc_create(&product, CUBLAS_COMPUTE_32F, CUDA_R_32F), "a product");
+    check(library().cublasLtCreate(&handle), "to begin");
+    check(library().cublasLtMatmulDescCreate(&product, CUBLAS_COMPUTE_32F, CUDA_R_32F), "a product");
     const cublasOperation_t transposed = CUBLAS_OP_T;
-    check(library().desc_set(product, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed),
+    check(library().cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_TRANSA, &transposed,
+                                                   sizeof transposed),
           "a transposed matrix");
   }
   ~State() {
     for (auto& [shape, plan] : plans) {
       for (const auto layout : {plan.matrix, plan.x, plan.out}) {
-        if (layout != nullptr) library().layout_destroy(layout);
+        if (layout != nullptr) library().cublasLtMatrixLayoutDestroy(layout);
       }
     }
-    if (product != nullptr) library().desc_destroy(product);
-    if (handle != nullptr) library().destroy(handle);
+    if (product != nullptr) library().cublasLtMatmulDescDestroy(product);
+    if (handle != nullptr) library().cublasLtDestroy(handle);
   }
 
   static Library& library() {
@@ -107,16 +105,17 @@ struct Gemm::State {
     const auto [found, is_new] = plans.try_emplace(shape);
     Plan& plan = found->second;
     if (!is_new) return plan;
-    const auto [rows, columns, n, stride] = shape;
+    const auto [rows, columns, n, stride, matrix_bytes, x_bytes, out_bytes] = shape;
     const auto make = [](cublasLtMatrixLayout_t& to, cudaDataType type, int r, int c, int ld) {
-      check(library().layout_create(&to, type, static_cast<uint64_t>(r), static_cast<uint64_t>(c), ld),
+      check(library().cublasLtMatrixLayoutCreate(&to, type, static_cast<uint64_t>(r),
+                                                 static_cast<uint64_t>(c), ld),
             "a layout");
     };
     try {
       make(plan.matrix, CUDA_R_16BF, columns, rows, columns);
       make(plan.x, CUDA_R_16BF, columns, n, columns);
       make(plan.out, CUDA_R_32F, rows, n, stride);
-      choose(plan);
+      choose(plan, {matrix_bytes, x_bytes, out_bytes});
     } catch (...) {
       plans.erase(found);  // its layouts stay with the library until the process ends
       throw;
@@ -124,16 +123,26 @@ struct Gemm::State {
     return plan;
   }
 
-  void choose(Plan& plan) {
+  struct Alignments {
+    uint32_t matrix, x, out;
+  };
+  // The library takes addresses for multiples of 256 bytes where it is not told otherwise.
+  void choose(Plan& plan, const Alignments& bytes) {
     cublasLtMatmulPreference_t preference = nullptr;
-    check(library().preference_create(&preference), "a preference");
-    const size_t n_bytes = kWorkspaceBytes;
-    library().preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &n_bytes, sizeof n_bytes);
+    check(library().cublasLtMatmulPreferenceCreate(&preference), "a preference");
+    const auto set = [&](cublasLtMatmulPreferenceAttributes_t what, const auto& value) {
+      library().cublasLtMatmulPreferenceSetAttribute(preference, what, &value, sizeof value);
+    };
+    set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, bytes.matrix);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, bytes.x);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, bytes.out);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, bytes.out);
     cublasLtMatmulHeuristicResult_t best{};
     int n_found = 0;
-    const cublasStatus_t status = library().heuristic(handle, product, plan.matrix, plan.x, plan.out,
-                                                      plan.out, preference, 1, &best, &n_found);
-    library().preference_destroy(preference);
+    const cublasStatus_t status = library().cublasLtMatmulAlgoGetHeuristic(
+        handle, product, plan.matrix, plan.x, plan.out, plan.out, preference, 1, &best, &n_found);
+    library().cublasLtMatmulPreferenceDestroy(preference);
     check(n_found == 0 && status == CUBLAS_STATUS_SUCCESS ? CUBLAS_STATUS_NOT_SUPPORTED : status,
           "a product of these sizes");
     plan.algorithm = best.algo;
@@ -148,14 +157,17 @@ struct Gemm::State {
 Gemm::Gemm() : state_(std::make_unique<State>()) {}
 Gemm::~Gemm() = default;
 
+uint64_t Gemm::memory_bytes() const { return state_->workspace.size_bytes(); }
+
 void Gemm::multiply(const DeviceMatrix& matrix, const uint16_t* x, int n, float* out, int stride, bool adds,
                     cuda::Stream stream) {
-  const State::Plan& plan = state_->plan_for({matrix.rows, matrix.columns, n, stride});
+  const State::Plan& plan = state_->plan_for(
+      {matrix.rows, matrix.columns, n, stride, alignment(matrix.data), alignment(x), alignment(out)});
   const float one = 1;
   const float old = adds ? 1 : 0;
-  check(State::library().matmul(state_->handle, state_->product, &one, matrix.data, plan.matrix, x, plan.x,
-                                &old, out, plan.out, out, plan.out, &plan.algorithm,
-                                state_->workspace.as<void>(), kWorkspaceBytes, stream),
+  check(State::library().cublasLtMatmul(state_->handle, state_->product, &one, matrix.data, plan.matrix, x,
+                                        plan.x, &old, out, plan.out, out, plan.out, &plan.algorithm,
+                                        state_->workspace.as<void>(), kWorkspaceBytes, stream),
         "a product");
 }
 

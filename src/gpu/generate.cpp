@@ -38,10 +38,12 @@ class Loop {
   }
 
  private:
-  // Step i chooses token i + 1 of the answer, counted from 0.
+  // Step i chooses token i + 1 of the answer, counted from 0, and takes in token i. One that is followed by
+  // coding waits until that token is known to be of the answer: what is coded cannot be taken back.
   void ask_ahead(size_t n_read) {
     while (n_asked_ < n_read + kStepsAhead && n_asked_ + 1 < options_.max_tokens &&
            batch_.n_tokens(0) < context_tokens_) {
+      if (n_asked_ >= n_read && batch_.step_codes()) break;
       batch_.step();
       ++n_asked_;
     }

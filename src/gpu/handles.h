@@ -4,8 +4,10 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <cstring>
 #include <functional>
 #include <utility>
+#include <vector>
 
 #include "kernels/cuda/check.cuh"
 
@@ -100,9 +102,40 @@ class PinnedArray {
   T* data_ = nullptr;
 };
 
-// To the device in the order of the stream; the host may change `from` at once.
+// To the device in the order of the stream, from memory that the host may change at once. The copy itself is
+// made from pinned memory of its own: what the runtime does with other memory is not promised.
+class Sender {
+ public:
+  // Pieces of up to most_bytes.
+  explicit Sender(size_t most_bytes) : most_bytes_(most_bytes), memory_(kSlots * most_bytes) {
+    marks_.reserve(kSlots);
+    for (size_t i = 0; i < kSlots; ++i) marks_.emplace_back();
+  }
+
+  // Waits where the device has not come to the copies before the last kSlots.
+  void send(void* to, const void* from, size_t n_bytes, cudaStream_t stream) {
+    QUIRE_CHECK(n_bytes <= most_bytes_);
+    const size_t slot = n_sent_++ % kSlots;
+    marks_[slot].wait();
+    std::byte* piece = memory_.data() + slot * most_bytes_;
+    std::memcpy(piece, from, n_bytes);
+    cuda::check(cudaMemcpyAsync(to, piece, n_bytes, cudaMemcpyHostToDevice, stream), "sending to the device");
+    marks_[slot].record(stream);
+  }
+
+ private:
+  static constexpr size_t kSlots = 16;
+
+  size_t most_bytes_;
+  PinnedArray<std::byte> memory_;
+  std::vector<Event> marks_;
+  size_t n_sent_ = 0;
+};
+
+// The same for what is sent rarely: the host waits until the device has it.
 inline void send(void* to, const void* from, size_t n_bytes, cudaStream_t stream) {
   cuda::check(cudaMemcpyAsync(to, from, n_bytes, cudaMemcpyHostToDevice, stream), "sending to the device");
+  cuda::check(cudaStreamSynchronize(stream), "sending to the device");
 }
 
 }  // namespace quire::gpu

@@ -1,6 +1,7 @@
 // A prompt's attention by cuDNN, where it is there; prompt_attention.h is what stands in for it.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "gpu/prompt_attention.h"
@@ -15,8 +16,12 @@ class LibraryAttention {
   LibraryAttention& operator=(const LibraryAttention&) = delete;
 
   // By the library, or where it is not built in, not found or refuses the sizes, by our own kernel. `out` is
-  // bf16 in any case. Plans of a shape are made at its first use and kept.
+  // bf16 in any case. Plans of a shape are made at its first use, and those used last are kept. Throws
+  // DeviceError where memory is refused.
   void attend(const PromptAttention& attention, cuda::Stream stream);
+
+  // Memory that plans share.
+  uint64_t memory_bytes() const;
 
  private:
   struct State;

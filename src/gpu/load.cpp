@@ -44,6 +44,7 @@ class Loader {
     const auto q = half_split_order(config_.n_heads, config_.head_dim, config_.neighbouring_dims());
     const auto k = half_split_order(config_.n_kv_heads, config_.head_dim, config_.neighbouring_dims());
     const auto v = half_split_order(config_.n_kv_heads, config_.head_dim, 0);
+    const auto head = half_split_order(1, config_.head_dim, config_.neighbouring_dims());
     if (config_.family->fused) {
       put_rows(layer.qkv.data, prefix + "attn_qkv.weight", n_q + 2 * n_kv, width);
       put_rows(layer.gate_up.data, prefix + "ffn_up.weight", 2 * config_.ffn_width, width);
@@ -56,9 +57,13 @@ class Loader {
                width);
     }
     if (layer.bias != nullptr) {
-      put_bias(layer.bias, prefix + "attn_q.bias", q);
-      put_bias(layer.bias + n_q, prefix + "attn_k.bias", k);
-      put_bias(layer.bias + n_q + n_kv, prefix + "attn_v.bias", v);
+      put_ordered(layer.bias, prefix + "attn_q.bias", q);
+      put_ordered(layer.bias + n_q, prefix + "attn_k.bias", k);
+      put_ordered(layer.bias + n_q + n_kv, prefix + "attn_v.bias", v);
+    }
+    if (layer.query_norm != nullptr) {
+      put_ordered(layer.query_norm, prefix + "attn_q_norm.weight", head);
+      put_ordered(layer.key_norm, prefix + "attn_k_norm.weight", head);
     }
     put_rows(layer.output.data, prefix + "attn_output.weight", width, n_q);
     put_rows(layer.down.data, prefix + "ffn_down.weight", width, config_.ffn_width);
@@ -99,7 +104,7 @@ class Loader {
     put(to, values.data(), n * sizeof(float));
   }
 
-  void put_bias(const float* to, const std::string& name, std::span<const uint32_t> order) {
+  void put_ordered(const float* to, const std::string& name, std::span<const uint32_t> order) {
     taken_.insert(name);
     const std::vector<float> values = read_ordered(file_, file_.tensor(name), order);
     put(to, values.data(), values.size() * sizeof(float));

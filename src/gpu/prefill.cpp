@@ -18,6 +18,8 @@ Prefill::Prefill(DeviceBatch::Parts& parts, int sequence, std::span<const int32_
       sequence_(sequence),
       n_(static_cast<int>(tokens.size())),
       chunk_(std::min(n_, kChunkTokens)),
+      before_(parts.cache.rows_before(sequence)),
+      stride_((before_.n_tokens + n_ + kPageTokens - 1) / kPageTokens * kPageTokens),
       tokens_(tokens.size_bytes()) {
   const ModelConfig& c = parts.model.config;
   const auto buffer = [](size_t rows, size_t columns, size_t each) {
@@ -26,7 +28,7 @@ Prefill::Prefill(DeviceBatch::Parts& parts, int sequence, std::span<const int32_
   const auto n = static_cast<size_t>(chunk_);
   const size_t q_width = c.n_heads * c.head_dim;
   const size_t kv_width = c.n_kv_heads * c.head_dim;
-  const auto n_padded = static_cast<size_t>((n_ + kPageTokens - 1) / kPageTokens * kPageTokens);
+  const auto n_padded = static_cast<size_t>(stride_);
   x_ = buffer(tokens.size(), c.width, sizeof(float));
   rounded_ = buffer(n, std::max({c.width, q_width, c.ffn_width}), sizeof(uint16_t));
   qkv_ = buffer(n, q_width + 2 * kv_width, sizeof(float));
@@ -41,28 +43,31 @@ Prefill::Prefill(DeviceBatch::Parts& parts, int sequence, std::span<const int32_
   cuda::wait_for(nullptr);
 }
 
-void Prefill::run(const std::function<void(double)>& progress) {
+bool Prefill::run(const PromptOptions& options) {
   const ModelConfig& c = parts_.model.config;
   const Weights& w = parts_.model.weights;
   const auto width = static_cast<int>(c.width);
   embed_rows(w.embedding, c.embedding_scale, tokens_.as<int32_t>(), n_, x_.as<float>(), parts_.stream);
-  const int stride = (n_ + kPageTokens - 1) / kPageTokens * kPageTokens;
   const int last_in_chunk = (n_ - 1) % chunk_;
   const PromptRows rows = {
       queries_.as<uint16_t>() + static_cast<size_t>(last_in_chunk) * c.n_heads * c.head_dim,
-      keys_.as<uint16_t>(), values_.as<uint16_t>(), stride, 0};
+      keys_.as<uint16_t>(), values_.as<uint16_t>(), stride_, 0};
   for (int layer = 0; layer < static_cast<int>(c.n_layers); ++layer) {
+    if (options.stop_flag != nullptr && options.stop_flag->load(std::memory_order_relaxed)) return false;
+    if (before_.n_tokens > 0) parts_.cache.take_rows(before_, layer, rows, parts_.stream);
     for (int first = 0; first < n_; first += chunk_) run_chunk(layer, first, std::min(chunk_, n_ - first));
-    parts_.cache.put_prompt(sequence_, layer, rows, n_, parts_.stream);
-    if (!progress) continue;
+    parts_.cache.put_prompt(sequence_, layer, rows, before_.n_tokens + n_, before_.n_coded_pages,
+                            parts_.stream);
+    if (!options.progress && options.stop_flag == nullptr) continue;
     cuda::wait_for(parts_.stream);
-    progress((layer + 1.0) / static_cast<double>(c.n_layers));
+    if (options.progress) options.progress((layer + 1.0) / static_cast<double>(c.n_layers));
   }
   const float* last = x_.as<float>() + static_cast<int64_t>(n_ - 1) * width;
   normalise_rows(last, w.output_norm, c.norm_epsilon, 1, width, rounded_.as<uint16_t>(), parts_.stream);
   parts_.gemm.multiply(w.head, rounded_.as<uint16_t>(), 1,
                        parts_.buffers.logits.as<float>() + static_cast<int64_t>(sequence_) * w.head.rows,
                        w.head.rows, false, parts_.stream);
+  return true;
 }
 
 void Prefill::run_chunk(int layer, int first, int n) {
@@ -72,19 +77,19 @@ void Prefill::run_chunk(int layer, int first, int n) {
   const cuda::Stream stream = parts_.stream;
   const HeadShape heads = parts_.heads();
   const Format format = parts_.cache.recipe().format;
-  const int stride = (n_ + kPageTokens - 1) / kPageTokens * kPageTokens;
+  const int position = before_.n_tokens + first;
   float* x = x_.as<float>() + static_cast<int64_t>(first) * width;
   auto* rounded = rounded_.as<uint16_t>();
   const Angles angles = parts_.angles(cosine_.as<float>(), sine_.as<float>());
   normalise_rows(x, w.attention_norm, c.norm_epsilon, n, width, rounded, stream);
   parts_.gemm.multiply(w.qkv, rounded, n, qkv_.as<float>(), w.qkv.rows, false, stream);
-  make_angles(angles, first, n, stream);
-  finish_prompt_heads(heads, qkv_.as<float>(), w.bias, angles, n, format,
-                      {queries_.as<uint16_t>(), keys_.as<uint16_t>(), values_.as<uint16_t>(), stride, first},
-                      stream);
+  make_angles(angles, position, n, stream);
+  finish_prompt_heads(
+      heads, qkv_.as<float>(), parts_.head_weights(layer), angles, n, format,
+      {queries_.as<uint16_t>(), keys_.as<uint16_t>(), values_.as<uint16_t>(), stride_, position}, stream);
   parts_.prompt_attention.attend(
-      {format, n, first, heads.n_heads, heads.n_kv_heads, heads.head_dim, queries_.as<uint16_t>(),
-       keys_.as<uint16_t>(), values_.as<uint16_t>(), stride, c.query_scale, attended_.as<uint16_t>()},
+      {format, n, position, heads.n_heads, heads.n_kv_heads, heads.head_dim, queries_.as<uint16_t>(),
+       keys_.as<uint16_t>(), values_.as<uint16_t>(), stride_, c.query_scale, attended_.as<uint16_t>()},
       stream);
   parts_.gemm.multiply(w.output, attended_.as<uint16_t>(), n, x, width, true, stream);
   normalise_rows(x, w.ffn_norm, c.norm_epsilon, n, width, rounded, stream);

@@ -17,7 +17,8 @@ class Filler {
   explicit Filler(uint64_t seed) : seed_(seed) {}
   void matrix(const DeviceMatrix& m) {
     seed_ = splitmix64(seed_);
-    fill_normal(const_cast<uint16_t*>(m.data), (int64_t)m.rows * m.columns, kSize, seed_, nullptr);
+    fill_normal(const_cast<uint16_t*>(m.data), (int64_t)m.rows * m.columns, kSize, seed_, Format::kBF16,
+                nullptr);
   }
   void vector(const float* to, size_t n, float value) {
     fill_value(const_cast<float*>(to), static_cast<int64_t>(n), value, nullptr);

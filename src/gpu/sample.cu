@@ -163,7 +163,7 @@ __device__ int draw(int n, const Choice& choice, uint64_t* random, Shared& share
   const double best = logit_of(shared.keys[0]);
   double all = 0;
   for (int i = 0; i < n; ++i) {
-    shared.shares[i] = exp(((double)logit_of(shared.keys[i]) - best) / (double)choice.temperature);
+    shared.shares[i] = exp(((double)logit_of(shared.keys[i]) - best) / choice.temperature);
     all += shared.shares[i];
   }
   double left = next_uniform(random) * all;

@@ -12,8 +12,8 @@ namespace quire::gpu {
 constexpr int kMostChoices = 1024;
 
 struct Choice {
-  float temperature;  // 0: the most likely token, the lowest id of equals
-  int top_k;          // 1 .. kMostChoices; not looked at where the temperature is 0
+  double temperature;  // 0: the most likely token, the lowest id of equals
+  int top_k;           // 1 .. kMostChoices; not looked at where the temperature is 0
   double top_p;
   double min_p;
   const int32_t* banned;  // [n_banned] never chosen, on the device

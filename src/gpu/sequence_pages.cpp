@@ -48,13 +48,48 @@ bool SequencePages::grow(int sequence) {
 }
 
 void SequencePages::begin(int sequence, int n_tokens) {
-  Sequence& s = sequences_[static_cast<size_t>(sequence)];
-  QUIRE_CHECK(s.n_tokens == 0);
+  QUIRE_CHECK(of(sequence).n_tokens == 0);
   check_room(n_tokens);
-  const int n_sealed = shape_.sealed_pages(n_tokens);
-  for (int i = 0; i < n_sealed; ++i) s.coded.push_back(coded_.take());
-  if (n_sealed > 0) s.sinks = exact_.take();
-  for (int i = 0; i < pages_of(n_tokens - kPageTokens * n_sealed); ++i) s.exact.push_back(exact_.take());
+  extend(sequence, n_tokens, shape_.sealed_pages(n_tokens));
+}
+
+void SequencePages::append(int sequence, int n_tokens) {
+  const int n_total = of(sequence).n_tokens + n_tokens;
+  check_room(n_total);
+  extend(sequence, n_total,
+         std::max(shape_.sealed_pages(n_total), static_cast<int>(of(sequence).coded.size())));
+}
+
+void SequencePages::restore(int sequence, int n_tokens, int n_coded_pages) {
+  QUIRE_CHECK(of(sequence).n_tokens == 0 && n_coded_pages >= shape_.sealed_pages(n_tokens));
+  QUIRE_CHECK(kPageTokens * n_coded_pages <= n_tokens);
+  check_room(n_tokens);
+  if (n_coded_pages > shape_.coded_pages()) {
+    throw Error("a sequence of which " + std::to_string(kPageTokens * n_coded_pages) +
+                " tokens are coded needs a larger context on the CUDA device than " +
+                std::to_string(shape_.most_tokens));
+  }
+  extend(sequence, n_tokens, n_coded_pages);
+}
+
+// Given back before others are taken, so that no sequence ever has more than are its own.
+void SequencePages::extend(int sequence, int n_tokens, int n_coded_pages) {
+  Sequence& s = sequences_[static_cast<size_t>(sequence)];
+  while (static_cast<int>(s.coded.size()) < n_coded_pages) {
+    if (!s.exact.empty()) {
+      const int page = s.exact.front();
+      s.exact.erase(s.exact.begin());
+      if (s.sinks < 0 && !shape_.own_sinks) {
+        s.sinks = page;
+      } else {
+        exact_.give_back(page);
+      }
+    }
+    s.coded.push_back(coded_.take());
+  }
+  if (n_coded_pages > 0 && s.sinks < 0) s.sinks = exact_.take();
+  const int n_exact = pages_of(n_tokens - kPageTokens * n_coded_pages);
+  while (static_cast<int>(s.exact.size()) < n_exact) s.exact.push_back(exact_.take());
   s.n_tokens = n_tokens;
   write_tables(sequence);
 }

@@ -63,6 +63,11 @@ class SequencePages {
   // Pages of a prompt of n tokens, for an empty sequence: coded pages for all that are due, exact ones for
   // the rest and the sinks. Throws as grow().
   void begin(int sequence, int n_tokens);
+  // The same behind the tokens that are there. Exact pages of tokens that are coded now have left: whoever
+  // wants their rows takes note of the tables before.
+  void append(int sequence, int n_tokens);
+  // For an empty sequence, n_tokens of which so many pages are coded, as where a sequence was cut after that.
+  void restore(int sequence, int n_tokens, int n_coded_pages);
   // The oldest exact page is due to be coded.
   bool is_due(int sequence) const;
   PageSeal seal(int sequence);
@@ -94,6 +99,7 @@ class SequencePages {
 
   const Sequence& of(int sequence) const { return sequences_[static_cast<size_t>(sequence)]; }
   void check_room(int n_tokens) const;
+  void extend(int sequence, int n_tokens, int n_coded_pages);
   void release(cuda::PageNumbers& numbers, std::vector<int>& pages, size_t n_left);
   void write_tables(int sequence);
 

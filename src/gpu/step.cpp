@@ -63,6 +63,11 @@ Angles DeviceBatch::Parts::angles(float* cosine, float* sine) const {
           cosine, sine};
 }
 
+HeadWeights DeviceBatch::Parts::head_weights(int layer) const {
+  const LayerWeights& weights = model.weights.layers[static_cast<size_t>(layer)];
+  return {weights.bias, weights.query_norm, weights.key_norm, model.config.norm_epsilon};
+}
+
 StepState DeviceBatch::Parts::state() const {
   return {buffers.tokens.as<int32_t>(), buffers.n_before.as<int32_t>(), cache.first_tokens(),
           buffers.exact_tokens.as<int32_t>()};
@@ -79,8 +84,7 @@ const float* DeviceBatch::Parts::attended(bool with_attention) const {
 }
 
 void DeviceBatch::Parts::record_heads(int layer, bool with_attention) {
-  const LayerWeights& weights = model.weights.layers[static_cast<size_t>(layer)];
-  finish_step_heads(heads(), buffers.qkv.as<float>(), weights.bias,
+  finish_step_heads(heads(), buffers.qkv.as<float>(), head_weights(layer),
                     angles(buffers.cosine.as<float>(), buffers.sine.as<float>()), state(), n,
                     buffers.queries.as<float>(), cache.exact_pages(layer), stream);
   if (!with_attention) return;
@@ -159,9 +163,12 @@ void DeviceBatch::Parts::choose(int first, int n_chosen, bool advances) {
   const DeviceSampling& s = options.sampling;
   const auto vocabulary = static_cast<int>(model.config.vocabulary);
   const auto n_choices = options.choice_tokens > 0 ? static_cast<int>(options.choice_tokens) : vocabulary;
-  const Choice choice = {
-      static_cast<float>(s.temperature), s.top_k, s.top_p, s.min_p, buffers.banned.as<int32_t>(),
-      static_cast<int>(s.banned.size())};
+  const Choice choice = {s.temperature,
+                         s.top_k,
+                         s.top_p,
+                         s.min_p,
+                         buffers.banned.as<int32_t>(),
+                         static_cast<int>(s.banned.size())};
   const ChoiceOut out = {buffers.tokens.as<int32_t>(),
                          buffers.random.as<uint64_t>(),
                          buffers.n_before.as<int32_t>(),

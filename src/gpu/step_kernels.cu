@@ -53,22 +53,38 @@ __global__ void begin_kernel(DeviceMatrix embedding, float scale, StepState stat
   if (at % kTileRows == 0) out.square_sums[row * (width / kTileRows) + at / kTileRows] = square;
 }
 
+// One over the root of the mean square of a head. Every thread of the head sums it for itself, in one order.
+__device__ float norm_scale(const float* head, const float* bias, int head_dim, float epsilon) {
+  float sum = 0;
+  for (int i = 0; i < head_dim; ++i) {
+    const float x = bias != nullptr ? head[i] + bias[i] : head[i];
+    sum += x * x;
+  }
+  return 1.0f / sqrtf(sum / (float)head_dim + epsilon);
+}
+
 // Number d of head `head` of a row, turned.
-__device__ float turned(const HeadShape& s, const float* row, const float* bias, int head, int d,
+__device__ float turned(const HeadShape& s, const float* row, const HeadWeights& weights, int head, int d,
                         const Angles& angles, int angle_row) {
+  const float* from = row + head * s.head_dim;
+  const float* bias = weights.bias != nullptr ? weights.bias + head * s.head_dim : nullptr;
+  const bool turns = head < s.n_heads + s.n_kv_heads;
+  const float* norm = head < s.n_heads ? weights.query_norm : weights.key_norm;
+  const bool is_normed = turns && norm != nullptr;
+  const float scale = is_normed ? norm_scale(from, bias, s.head_dim, weights.epsilon) : 1.0f;
   const auto get = [&](int i) {
-    const int at = head * s.head_dim + i;
-    return bias != nullptr ? row[at] + bias[at] : row[at];
+    const float x = bias != nullptr ? from[i] + bias[i] : from[i];
+    return is_normed ? x * scale * norm[i] : x;
   };
   const float x = get(d);
-  if (head >= s.n_heads + s.n_kv_heads || d >= 2 * angles.half) return x;
+  if (!turns || d >= 2 * angles.half) return x;
   const int pair = d % angles.half;
   const float c = angles.cosine[(int64_t)angle_row * angles.half + pair];
   const float sine = angles.sine[(int64_t)angle_row * angles.half + pair];
   return d < angles.half ? x * c - get(d + angles.half) * sine : x * c + get(d - angles.half) * sine;
 }
 
-__global__ void step_heads_kernel(HeadShape s, const float* qkv, const float* bias, Angles angles,
+__global__ void step_heads_kernel(HeadShape s, const float* qkv, HeadWeights weights, Angles angles,
                                   StepState state, float* queries, ExactPages pages) {
   const int row = (int)blockIdx.y;
   const int at = (int)(blockIdx.x * blockDim.x + threadIdx.x);
@@ -77,7 +93,7 @@ __global__ void step_heads_kernel(HeadShape s, const float* qkv, const float* bi
   if (at >= row_width(s)) return;
   const int head = at / s.head_dim;
   const int d = at % s.head_dim;
-  const float x = turned(s, qkv + (int64_t)row * row_width(s), bias, head, d, angles, row);
+  const float x = turned(s, qkv + (int64_t)row * row_width(s), weights, head, d, angles, row);
   if (head < s.n_heads) {
     queries[(int64_t)row * s.n_heads * s.head_dim + at] = x;
     return;
@@ -92,7 +108,7 @@ __global__ void step_heads_kernel(HeadShape s, const float* qkv, const float* bi
   to[token % kTokensPerPage * s.head_dim + d] = rounded(x, pages.format);
 }
 
-__global__ void prompt_heads_kernel(HeadShape s, const float* qkv, const float* bias, Angles angles,
+__global__ void prompt_heads_kernel(HeadShape s, const float* qkv, HeadWeights weights, Angles angles,
                                     Format format, PromptRows out) {
   const int row = (int)blockIdx.y;
   const int at = (int)(blockIdx.x * blockDim.x + threadIdx.x);
@@ -100,7 +116,7 @@ __global__ void prompt_heads_kernel(HeadShape s, const float* qkv, const float* 
   const int head = at / s.head_dim;
   const int d = at % s.head_dim;
   const uint16_t x =
-      rounded(turned(s, qkv + (int64_t)row * row_width(s), bias, head, d, angles, row), format);
+      rounded(turned(s, qkv + (int64_t)row * row_width(s), weights, head, d, angles, row), format);
   if (head < s.n_heads) {
     out.queries[(int64_t)row * s.n_heads * s.head_dim + at] = x;
     return;
@@ -164,6 +180,7 @@ __global__ void convert_kernel(uint16_t* x, int64_t n) {
 }
 
 // A block a row of all KV heads.
+template <bool kBack>
 __global__ void pages_kernel(HeadShape s, PromptRows rows, int first, ExactPages pages,
                              const int32_t* table) {
   const int row = (int)blockIdx.x;
@@ -173,17 +190,43 @@ __global__ void pages_kernel(HeadShape s, PromptRows rows, int first, ExactPages
     const int d = i % s.head_dim;
     const bool is_key = i < s.n_kv_heads * s.head_dim;
     const cuda::RowPlane& plane = is_key ? pages.keys : pages.values;
-    const uint16_t* from = is_key ? rows.keys : rows.values;
-    auto* to = reinterpret_cast<uint16_t*>(const_cast<uint8_t*>(plane.data) + page * plane.page_stride +
-                                           kv_head * plane.head_stride);
-    to[row % kTokensPerPage * s.head_dim + d] =
-        from[((int64_t)kv_head * rows.stride + first + row) * s.head_dim + d];
+    auto* side = reinterpret_cast<uint16_t*>(const_cast<uint8_t*>(plane.data) + page * plane.page_stride +
+                                             kv_head * plane.head_stride);
+    uint16_t& in_page = side[row % kTokensPerPage * s.head_dim + d];
+    uint16_t& in_rows =
+        (is_key ? rows.keys : rows.values)[((int64_t)kv_head * rows.stride + first + row) * s.head_dim + d];
+    if (kBack) {
+      in_rows = in_page;
+    } else {
+      in_page = in_rows;
+    }
   }
 }
 
 __device__ Frame frame_of(const cuda::FramePlane& plane, int kv_head, int d) {
   const auto of = [=](const float* p) { return p == nullptr ? nullptr : p + kv_head * d; };
   return {d, of(plane.mean), of(plane.balance), of(plane.signs)};
+}
+
+// Half a warp a row.
+__global__ void unframe_rows_kernel(HeadShape s, const float* framed, cuda::FramePlane plane, Format format,
+                                    uint16_t* out, int stride, int first) {
+  __shared__ float row[kMaxHeadDim];
+  const int t = (int)blockIdx.x % kTokensPerPage;
+  const int kv_head = (int)blockIdx.x / kTokensPerPage % s.n_kv_heads;
+  const int page = (int)blockIdx.x / kTokensPerPage / s.n_kv_heads;
+  const Frame frame = frame_of(plane, kv_head, s.head_dim);
+  const float* from = framed + (int64_t)blockIdx.x / kTokensPerPage * kTokensPerPage * s.head_dim;
+  for (int j = cuda::row_lane(); j < s.head_dim; j += cuda::kRowLanes) row[j] = from[t * s.head_dim + j];
+  __syncwarp();
+  cuda::rotate_row_back(frame, row);
+  uint16_t* to = out + ((int64_t)kv_head * stride + first + page * kTokensPerPage + t) * s.head_dim;
+  for (int j = cuda::row_lane(); j < s.head_dim; j += cuda::kRowLanes) {
+    float x = row[j];
+    if (frame.balance != nullptr) x *= frame.balance[j];
+    if (frame.mean != nullptr) x += frame.mean[j];
+    to[j] = rounded(x, format);
+  }
 }
 
 // Half a warp a head.
@@ -232,16 +275,17 @@ void begin_step(const DeviceMatrix& embedding, float scale, const StepState& sta
               out);
 }
 
-void finish_step_heads(const HeadShape& shape, const float* qkv, const float* bias, const Angles& angles,
-                       const StepState& state, int n, float* queries, const ExactPages& pages,
-                       cuda::Stream stream) {
-  launch_step(step_heads_kernel, grid(row_width(shape), n), kThreads, 0, stream, shape, qkv, bias, angles,
+void finish_step_heads(const HeadShape& shape, const float* qkv, const HeadWeights& weights,
+                       const Angles& angles, const StepState& state, int n, float* queries,
+                       const ExactPages& pages, cuda::Stream stream) {
+  launch_step(step_heads_kernel, grid(row_width(shape), n), kThreads, 0, stream, shape, qkv, weights, angles,
               state, queries, pages);
 }
 
-void finish_prompt_heads(const HeadShape& shape, const float* qkv, const float* bias, const Angles& angles,
-                         int n, Format format, const PromptRows& out, cuda::Stream stream) {
-  prompt_heads_kernel<<<grid(row_width(shape), n), kThreads, 0, stream>>>(shape, qkv, bias, angles, format,
+void finish_prompt_heads(const HeadShape& shape, const float* qkv, const HeadWeights& weights,
+                         const Angles& angles, int n, Format format, const PromptRows& out,
+                         cuda::Stream stream) {
+  prompt_heads_kernel<<<grid(row_width(shape), n), kThreads, 0, stream>>>(shape, qkv, weights, angles, format,
                                                                           out);
   cuda::check(cudaGetLastError(), "finishing heads");
 }
@@ -283,8 +327,22 @@ void round_rows(const float* x, int64_t n, uint16_t* out, cuda::Stream stream) {
 void copy_to_pages(const HeadShape& shape, const PromptRows& rows, int first, int n, const ExactPages& pages,
                    const int32_t* table, cuda::Stream stream) {
   if (n <= 0) return;
-  pages_kernel<<<static_cast<unsigned>(n), kThreads, 0, stream>>>(shape, rows, first, pages, table);
+  pages_kernel<false><<<static_cast<unsigned>(n), kThreads, 0, stream>>>(shape, rows, first, pages, table);
   cuda::check(cudaGetLastError(), "copying rows to pages");
+}
+
+void copy_from_pages(const HeadShape& shape, const ExactPages& pages, const int32_t* table, int n,
+                     const PromptRows& rows, int first, cuda::Stream stream) {
+  if (n <= 0) return;
+  pages_kernel<true><<<static_cast<unsigned>(n), kThreads, 0, stream>>>(shape, rows, first, pages, table);
+  cuda::check(cudaGetLastError(), "copying rows from pages");
+}
+
+void unframe_rows(const HeadShape& shape, const float* framed, int n_pages, const cuda::FramePlane& frame,
+                  Format format, uint16_t* out, int stride, int first, cuda::Stream stream) {
+  const auto n = static_cast<unsigned>(n_pages * shape.n_kv_heads * kTokensPerPage);
+  unframe_rows_kernel<<<n, cuda::kRowLanes, 0, stream>>>(shape, framed, frame, format, out, stride, first);
+  cuda::check(cudaGetLastError(), "turning rows back");
 }
 
 void frame_queries(const HeadShape& shape, const float* queries, int n, const cuda::FramePlane& frame,

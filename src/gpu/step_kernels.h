@@ -56,11 +56,20 @@ struct ExactPages {
   int page_table_stride;
 };
 
-// A step's heads get their bias (nullptr: none) and turn; queries [n][n_heads][head_dim] are written, keys
+// What becomes of heads before they turn: [row_width] added, then queries and keys divided by the root of
+// their mean square and multiplied, [head_dim] each. nullptr: not so.
+struct HeadWeights {
+  const float* bias;
+  const float* query_norm;
+  const float* key_norm;
+  float epsilon;
+};
+
+// A step's heads get their weights and turn; queries [n][n_heads][head_dim] are written, keys
 // and values go behind the last row of their sequence.
-void finish_step_heads(const HeadShape& shape, const float* qkv, const float* bias, const Angles& angles,
-                       const StepState& state, int n, float* queries, const ExactPages& pages,
-                       cuda::Stream stream);
+void finish_step_heads(const HeadShape& shape, const float* qkv, const HeadWeights& weights,
+                       const Angles& angles, const StepState& state, int n, float* queries,
+                       const ExactPages& pages, cuda::Stream stream);
 
 // The same for n rows of one sequence's prompt: queries [n][n_heads][head_dim] in the pages' format; keys and
 // values [n_kv_heads][stride][head_dim], from row `first` on.
@@ -71,8 +80,9 @@ struct PromptRows {
   int stride;
   int first;
 };
-void finish_prompt_heads(const HeadShape& shape, const float* qkv, const float* bias, const Angles& angles,
-                         int n, Format format, const PromptRows& out, cuda::Stream stream);
+void finish_prompt_heads(const HeadShape& shape, const float* qkv, const HeadWeights& weights,
+                         const Angles& angles, int n, Format format, const PromptRows& out,
+                         cuda::Stream stream);
 // Of positions first .. first + n - 1.
 void make_angles(const Angles& angles, int first, int n, cuda::Stream stream);
 
@@ -92,6 +102,14 @@ void round_rows(const float* x, int64_t n, uint16_t* out, cuda::Stream stream);
 // `table` are page numbers.
 void copy_to_pages(const HeadShape& shape, const PromptRows& rows, int first, int n, const ExactPages& pages,
                    const int32_t* table, cuda::Stream stream);
+
+// The way back: n rows that begin with the first of the page table[0], to rows `first` .. of keys and values.
+void copy_from_pages(const HeadShape& shape, const ExactPages& pages, const int32_t* table, int n,
+                     const PromptRows& rows, int first, cuda::Stream stream);
+// Decoded rows [n_pages][n_kv_heads][64][head_dim] out of the frame, rounded, to rows `first` .. of
+// [n_kv_heads][stride][head_dim].
+void unframe_rows(const HeadShape& shape, const float* framed, int n_pages, const cuda::FramePlane& frame,
+                  Format format, uint16_t* out, int stride, int first, cuda::Stream stream);
 
 // Queries [n][n_heads][head_dim] into the frames of their KV heads, and what centred keys take off scores.
 void frame_queries(const HeadShape& shape, const float* queries, int n, const cuda::FramePlane& frame,

@@ -50,6 +50,9 @@ void lay_out(const ModelConfig& config, const WeightsShape& shape, Places& place
     layer.attention_norm = places.vector(config.width);
     layer.ffn_norm = places.vector(config.width);
     layer.bias = shape.biases ? places.vector(all_width) : nullptr;
+    if (!config.family->head_norms) continue;
+    layer.query_norm = places.vector(config.head_dim);
+    layer.key_norm = places.vector(config.head_dim);
   }
 }
 

@@ -18,6 +18,9 @@ struct LayerWeights {
   const float* attention_norm = nullptr;  // [width]
   const float* ffn_norm = nullptr;
   const float* bias = nullptr;  // of qkv, or nullptr
+  // Norms of heads, [head_dim] each, or nullptr.
+  const float* query_norm = nullptr;
+  const float* key_norm = nullptr;
 };
 
 // Everything lies in one piece of memory, so that it is there or not.

@@ -64,9 +64,18 @@ class Errors(QuireTest):
     def test_devices(self):
         self.run_refused("--device", "gpu", says="cuda:N")
         self.run_refused("--device", "cuda", "--repeat-penalty", 1.1, says="--repeat-penalty")
-        self.refused("run", "-m", MODEL, "-p", CAPITAL, "--device", "cuda:99", says="CUDA", code=3)
+        self.run_refused("--device", "cuda", "--chunk", 8, says="--chunk")
+        self.refused("run", "-m", MODEL, "-p", CAPITAL, "--device", "cuda:99", "--display-prompt", says="CUDA", code=3)
+        self.refused("chat", "-m", MODEL, "-p", CAPITAL, "--device", "cuda:99", says="CUDA", code=3)
         self.refused("bench", "--device", "cuda:99", "--random-weights", "llama-3.1-8b", says="CUDA", code=3)
         self.refused("bench", "--device", "cuda", says="--random-weights")
+        # What means nothing there is refused by name, on either side.
+        for flag, *value in (("--repeats", 2), ("--trace", "x"), ("--trace-dir", "x"), ("--svg", "x"), ("--file", "x"), ("--prompt", "x"),
+                             ("--prompt-tokens", 5), ("--temp", 1), ("--top-p", 0.5), ("--seed", 3), ("--no-warmup",), ("--no-quality",),
+                             ("--preset", "fast"), ("--window-size", 5), ("--ctx-size", 99), ("--base-model", "x")):
+            self.refused("bench", "--device", "cuda", "--random-weights", "llama-3.1-8b", flag, *value, says="is for --device cpu")
+        for flag in ("--batch", "--context"):
+            self.refused("bench", "-m", MODEL, "-p", CAPITAL, flag, 5, says=f"{flag} needs --device cuda")
 
     def test_flags_that_exclude_each_other(self):
         self.run_refused("--chat", "--raw")

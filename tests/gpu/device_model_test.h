@@ -41,8 +41,8 @@ class DeviceModelTest : public testing::Test {
 
   void SetUp() override {
     if (cuda::device_count() == 0) GTEST_SKIP() << "no CUDA device";
-    std::string path = kModel;
-    if (!std::filesystem::exists(path)) path.assign(QUIRE_SOURCE_DIR).append("/").append(kModel);
+    std::string path(kModel);
+    if (!std::filesystem::exists(path)) path.insert(0, QUIRE_SOURCE_DIR "/");
     if (!std::filesystem::exists(path)) GTEST_SKIP() << "no model: " << path;
     if (!loaded()) loaded().emplace(path);
   }

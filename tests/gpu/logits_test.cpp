@@ -1,6 +1,7 @@
 // Logits of a model on the device, forced along a text, against those of the CPU with activations in f32.
 #include <algorithm>
 #include <cstdio>
+#include <string_view>
 
 #include "gpu/device_model_test.h"
 #include "study/divergence.h"
@@ -73,10 +74,15 @@ class ForcedLogits : public DeviceLogits, public testing::WithParamInterface<con
 TEST_P(ForcedLogits, AreThoseOfTheCpu) {
   const Distance distance = force(GetParam(), 1100, 220);
   EXPECT_LE(distance.kl_mean(), 1e-3);
-  // Where a rounded weight changes a code, a prediction may jump a little further than exact rows let it.
-  const bool is_exact = !Recipe::parse(GetParam()).coded;
-  EXPECT_LE(distance.n_other_top, is_exact ? 0 : 1);
-  EXPECT_LE(distance.most_margin, is_exact ? 0.05f : 0.1f);
+  // Where a rounded weight or row changes a code, a prediction may jump a little further than exact rows let
+  // it.
+  const Recipe recipe = Recipe::parse(GetParam());
+  const bool is_rounded = recipe.coded || recipe.key_format == Format::kBF16;
+  EXPECT_LE(distance.kl_most, is_rounded ? 1e-2 : 1e-3);
+  // q4 is known to exceed the margin at one token of these (docs/results/cuda-model.md).
+  const bool is_q4 = std::string_view(GetParam()) == "q4";
+  EXPECT_LE(distance.n_other_top, is_q4 ? 1 : 0);
+  EXPECT_LE(distance.most_margin, is_q4 ? 0.1f : 0.05f);
 }
 
 INSTANTIATE_TEST_SUITE_P(Recipes, ForcedLogits,
@@ -88,7 +94,7 @@ INSTANTIATE_TEST_SUITE_P(Recipes, ForcedLogits,
 TEST_F(DeviceLogits, FromTheFirstTokenOn) {
   for (const char* recipe : {"full", "turbo4", "quire"}) {
     const Distance distance = force(recipe, 1, 260);
-    EXPECT_LE(distance.kl_mean(), 1e-3) << recipe;
+    EXPECT_LE(distance.kl_most, 2e-3) << recipe;
     EXPECT_EQ(distance.n_other_top, 0) << recipe;
   }
 }

@@ -1,13 +1,18 @@
+#include <new>
+
 #include "gpu/library_attention.h"
 
 #include <cudnn_frontend.h>
 #include <dlfcn.h>
 
+#include <algorithm>
+#include <exception>
 #include <map>
 #include <tuple>
 #include <unordered_map>
 #include <vector>
 
+#include "base/error.h"
 #include "gpu/step_kernels.h"
 #include "kernels/cuda/device_buffer.h"
 
@@ -22,6 +27,11 @@ namespace {
 
 namespace fe = cudnn_frontend;
 
+// Every length of a prompt has plans of its own, one a chunk: those of a prompt of 256K tokens.
+constexpr size_t kMostPlans = 128;
+// For fewer queries a plan takes longer to make than our own kernel to be done.
+constexpr int kLeastQueries = 512;
+
 enum Place : int64_t { kQueries = 1, kKeys, kValues, kOut };
 
 }  // namespace
@@ -31,16 +41,25 @@ struct LibraryAttention::State {
   using Shape = std::tuple<int, int, int, int, int, int, Format>;
   struct Plan {
     std::shared_ptr<fe::graph::Graph> graph;  // nullptr: the library has none
-    cuda::DeviceBuffer workspace;
+    int64_t workspace_bytes = 0;
+    uint64_t last_use = 0;
   };
 
   State() {
-    if (fe::cudnn_dlhandle == nullptr) fe::cudnn_dlhandle = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_GLOBAL);
-    if (fe::cudnn_dlhandle == nullptr || fe::detail::create_handle(&handle) != CUDNN_STATUS_SUCCESS)
+    try {
+      if (fe::cudnn_dlhandle == nullptr) fe::cudnn_dlhandle = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_GLOBAL);
+      if (fe::cudnn_dlhandle == nullptr || fe::detail::create_handle(&handle) != CUDNN_STATUS_SUCCESS)
+        handle = nullptr;
+    } catch (const std::exception&) {  // a library without a function that the frontend looks for
       handle = nullptr;
+    }
   }
   ~State() {
-    if (handle != nullptr) fe::detail::destroy_handle(handle);
+    try {
+      plans.clear();
+      if (handle != nullptr) fe::detail::destroy_handle(handle);
+    } catch (const std::exception&) {  // then it stays until the process ends
+    }
   }
 
   // Keys [1][kv_head][token][dim] of which the first n are seen; the last query sees all of them.
@@ -70,38 +89,83 @@ struct LibraryAttention::State {
     return graph;
   }
 
-  // Kept once it is whole: where memory for it is refused it is made anew the next time.
-  const Plan& plan_for(const PromptAttention& a) {
-    const Shape shape = {a.n, a.first + a.n, a.stride, a.n_heads, a.n_kv_heads, a.head_dim, a.format};
-    const auto found = plans.find(shape);
-    if (found != plans.end()) return found->second;
+  // The one that was used longest ago goes where there are too many; the stream must be done with it.
+  void make_place(cuda::Stream stream) {
+    if (plans.size() < kMostPlans) return;
+    cuda::wait_for(stream);
+    const auto older = [](const auto& a, const auto& b) { return a.second.last_use < b.second.last_use; };
+    plans.erase(std::min_element(plans.begin(), plans.end(), older));
+  }
+
+  // One that the library does not have is without a graph.
+  Plan make_plan(const PromptAttention& a) {
     Plan plan;
     const auto graph = make_graph(a);
-    int64_t n_bytes = 0;
-    if (graph->build(handle, {fe::HeurMode_t::A}).is_good() && graph->get_workspace_size(n_bytes).is_good()) {
-      plan.workspace = cuda::DeviceBuffer(static_cast<size_t>(n_bytes));
+    if (graph->build(handle, {fe::HeurMode_t::A}).is_good() &&
+        graph->get_workspace_size(plan.workspace_bytes).is_good()) {
       plan.graph = graph;
     }
-    return plans.emplace(shape, std::move(plan)).first->second;
+    return plan;
+  }
+
+  // Kept once it is whole: where memory for it is refused it is made anew the next time.
+  const Plan& plan_for(const PromptAttention& a, cuda::Stream stream) {
+    const Shape shape = {a.n, a.first + a.n, a.stride, a.n_heads, a.n_kv_heads, a.head_dim, a.format};
+    auto found = plans.find(shape);
+    if (found == plans.end()) {
+      make_place(stream);
+      Plan plan = make_plan(a);
+      if (plan.graph != nullptr) grow_workspace(static_cast<size_t>(plan.workspace_bytes), stream);
+      found = plans.emplace(shape, std::move(plan)).first;
+    }
+    found->second.last_use = ++n_uses;
+    return found->second;
+  }
+
+  // All plans have it, one after the other on one stream.
+  void grow_workspace(size_t n_bytes, cuda::Stream stream) {
+    if (n_bytes <= workspace.size_bytes()) return;
+    cuda::wait_for(stream);
+    workspace = cuda::DeviceBuffer();
+    workspace = cuda::DeviceBuffer(n_bytes);
+  }
+
+  // False: the library did nothing.
+  bool attend(const PromptAttention& a, cuda::Stream stream) {
+    if (handle == nullptr || a.n < kLeastQueries) return false;
+    const Plan& plan = plan_for(a, stream);
+    if (plan.graph == nullptr) return false;
+    std::unordered_map<int64_t, void*> places = {{kQueries, const_cast<uint16_t*>(a.queries)},
+                                                 {kKeys, const_cast<uint16_t*>(a.keys)},
+                                                 {kValues, const_cast<uint16_t*>(a.values)},
+                                                 {kOut, a.out}};
+    return fe::detail::set_stream(handle, stream) == CUDNN_STATUS_SUCCESS &&
+           plan.graph->execute(handle, places, workspace.as<void>()).is_good();
   }
 
   cudnnHandle_t handle = nullptr;
   std::map<Shape, Plan> plans;
+  uint64_t n_uses = 0;
+  cuda::DeviceBuffer workspace;
 };
 
 LibraryAttention::LibraryAttention() : state_(std::make_unique<State>()) {}
 LibraryAttention::~LibraryAttention() = default;
 
+uint64_t LibraryAttention::memory_bytes() const { return state_->workspace.size_bytes(); }
+
+// What the frontend throws, as where it finds no libcudart, is a refusal like another.
 void LibraryAttention::attend(const PromptAttention& a, cuda::Stream stream) {
-  if (state_->handle == nullptr) return attend_prompt(a, stream);
-  const State::Plan& plan = state_->plan_for(a);
-  if (plan.graph == nullptr) return attend_prompt(a, stream);
-  std::unordered_map<int64_t, void*> places = {{kQueries, const_cast<uint16_t*>(a.queries)},
-                                               {kKeys, const_cast<uint16_t*>(a.keys)},
-                                               {kValues, const_cast<uint16_t*>(a.values)},
-                                               {kOut, a.out}};
-  const bool done = fe::detail::set_stream(state_->handle, stream) == CUDNN_STATUS_SUCCESS &&
-                    plan.graph->execute(state_->handle, places, plan.workspace.as<void>()).is_good();
+  bool done = false;
+  try {
+    done = state_->attend(a, stream);
+  } catch (const Error&) {
+    throw;  // our own: memory
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception&) {
+    cudaGetLastError();  // that is answered by our own kernel
+  }
   if (!done) return attend_prompt(a, stream);
   if (a.format == Format::kF16) f16_to_bf16(a.out, int64_t{a.n} * a.n_heads * a.head_dim, stream);
 }

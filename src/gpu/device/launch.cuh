@@ -6,6 +6,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <map>
 #include <utility>
 
 #include "kernels/cuda/attention.h"
@@ -26,14 +27,19 @@ __device__ __forceinline__ void wait_for_inputs() {
 #endif
 }
 
-// Whether the current device starts kernels before the ones before them are done.
-inline bool overlaps_launches() {
+// Whether the current device runs code of the kernel that waits for its inputs: only such a kernel may start
+// before the ones before it are done. A newer device may run code made for an older one, which does not wait.
+inline bool waits_for_inputs(const void* kernel) {
+  thread_local std::map<std::pair<const void*, int>, bool> known;
   int device = 0;
-  int major = 0;
   cuda::check(cudaGetDevice(&device), "asking for the device");
-  cuda::check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
-              "asking for its kind");
-  return major >= 9;
+  const auto [found, is_new] = known.try_emplace({kernel, device});
+  if (is_new) {
+    cudaFuncAttributes attributes{};
+    cuda::check(cudaFuncGetAttributes(&attributes, kernel), "asking for a kernel");
+    found->second = attributes.ptxVersion >= 90;
+  }
+  return found->second;
 }
 
 template <class... Parameters, class... Arguments>
@@ -48,7 +54,7 @@ void launch_step(void (*kernel)(Parameters...), dim3 grid, int n_threads, size_t
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
   config.attrs = &attribute;
-  config.numAttrs = overlaps_launches() ? 1 : 0;
+  config.numAttrs = waits_for_inputs(reinterpret_cast<const void*>(kernel)) ? 1 : 0;
   cuda::check(cudaLaunchKernelEx(&config, kernel, Parameters(std::forward<Arguments>(arguments))...),
               "launching a step");
 }

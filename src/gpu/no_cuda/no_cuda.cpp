@@ -32,7 +32,12 @@ DeviceBatch::DeviceBatch(const DeviceModel&, const BatchOptions&, const ModelFac
 DeviceBatch::~DeviceBatch() = default;
 int DeviceBatch::n_sequences() const { refuse(); }
 size_t DeviceBatch::n_tokens(int) const { refuse(); }
-void DeviceBatch::prefill(int, std::span<const int32_t>, const std::function<void(double)>&) { refuse(); }
+bool DeviceBatch::prefill(int, std::span<const int32_t>, const PromptOptions&) { refuse(); }
+void DeviceBatch::resume(int, std::span<const float>) { refuse(); }
+void DeviceBatch::set_draws(int, uint64_t) { refuse(); }
+void DeviceBatch::drop_tokens() { refuse(); }
+void DeviceBatch::save(int, Cache&) { refuse(); }
+void DeviceBatch::load(int, const Cache&) { refuse(); }
 void DeviceBatch::set_token(int, int32_t) { refuse(); }
 void DeviceBatch::step() { refuse(); }
 std::vector<int32_t> DeviceBatch::take_tokens() { refuse(); }

@@ -66,7 +66,9 @@ SparseDevice sparse_device() {
   check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "asking for its kind");
   answer.n_multiprocessors = block_count();
   answer.clusters[1] = answer.n_multiprocessors;
-  if (major < 9) return answer;
+  cudaFuncAttributes code{};
+  check(cudaFuncGetAttributes(&code, fill_multiprocessor), "asking for a kernel's kind");
+  if (major < 9 || code.ptxVersion < 90) return answer;  // code for older devices knows nothing of clusters
   check(cudaFuncSetAttribute(fill_multiprocessor, cudaFuncAttributeMaxDynamicSharedMemorySize,
                              answer.shared_bytes),
         "reserving shared memory");

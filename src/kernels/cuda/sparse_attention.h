@@ -124,12 +124,13 @@ struct SparsePages {
   RowPlane keys;
   RowPlane values;
 };
-// Pages of the CPU's bytes to pages of another pool, as above; and back. from_pages: their numbers in the
-// pool `from`; nullptr: the same.
+// Pages of the CPU's bytes to pages of another pool, as above; and back. from_pages, to_pages: their numbers
+// in the pool of the CPU's bytes; nullptr: the same.
 void lay_sparse_pages(const SparsePages& from, const SparsePages& to, const int32_t* pages, int n_pages,
                       int n_kv_heads, int head_dim, int key_bits, int value_bits, Stream stream,
                       const int32_t* from_pages = nullptr);
 void take_sparse_pages(const SparsePages& from, const SparsePages& to, const int32_t* pages, int n_pages,
-                       int n_kv_heads, int head_dim, int key_bits, int value_bits, Stream stream);
+                       int n_kv_heads, int head_dim, int key_bits, int value_bits, Stream stream,
+                       const int32_t* to_pages = nullptr);
 
 }  // namespace quire::cuda

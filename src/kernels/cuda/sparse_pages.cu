@@ -102,9 +102,11 @@ void lay_sparse_pages(const SparsePages& from, const SparsePages& to, const int3
   check(cudaGetLastError(), "laying out pages");
 }
 void take_sparse_pages(const SparsePages& from, const SparsePages& to, const int32_t* pages, int n_pages,
-                       int n_kv_heads, int head_dim, int key_bits, int value_bits, Stream stream) {
+                       int n_kv_heads, int head_dim, int key_bits, int value_bits, Stream stream,
+                       const int32_t* to_pages) {
   if (n_pages == 0) return;
-  const LayoutParams params = {to, from, pages, pages, n_kv_heads, head_dim, key_bits, value_bits};
+  const int32_t* cpu_pages = to_pages != nullptr ? to_pages : pages;
+  const LayoutParams params = {to, from, pages, cpu_pages, n_kv_heads, head_dim, key_bits, value_bits};
   lay_out_page<true><<<n_pages * n_kv_heads, 256, 0, stream>>>(params);
   check(cudaGetLastError(), "taking pages back");
 }

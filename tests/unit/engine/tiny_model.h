@@ -8,6 +8,7 @@
 
 #include "engine/engine.h"
 #include "engine/random.h"
+#include "unit/engine/byte_alphabet.h"
 #include "unit/weights/gguf_writer.h"
 
 namespace quire::test {
@@ -23,14 +24,6 @@ constexpr int32_t kTinyEnd = 257;  // "<|im_end|>"
 
 // Bytes a token takes in f16, all layers.
 constexpr size_t kTinyTokenBytes = kTinyLayers * kTinyKvHeads * kTinyHeadDim * 2 * 2;
-
-// The character that stands for a byte in GPT-2's vocabularies.
-inline std::string alphabet_character(int byte, int& n_other) {
-  const bool itself = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
-  const int code = itself ? byte : 256 + n_other++;
-  if (code < 0x80) return std::string(1, static_cast<char>(code));
-  return {static_cast<char>(0xc0 | code >> 6), static_cast<char>(0x80 | (code & 0x3f))};
-}
 
 class TinyModel {
  public:

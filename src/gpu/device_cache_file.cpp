@@ -1,0 +1,230 @@
+// Sequences between the device and caches of the CPU, which files are made of: layer by layer, in the bytes
+// of src/store. Exact rows lie there with their keys as [head_dim][64]. Coded pages have the bytes of here
+// but for padding, and an index lies in blocks of its own.
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "gpu/device_cache.h"
+
+namespace quire::gpu {
+
+namespace {
+
+// n rows of keys [64][head_dim] to [head_dim][64].
+void turn_keys(const uint16_t* rows, int n, int d, uint8_t* to) {
+  auto* columns = reinterpret_cast<uint16_t*>(to);
+  for (int t = 0; t < n; ++t) {
+    for (int j = 0; j < d; ++j) columns[j * kPageTokens + t] = rows[t * d + j];
+  }
+}
+void turn_keys_back(const std::byte* from, int n, int d, uint16_t* rows) {
+  const auto* columns = reinterpret_cast<const uint16_t*>(from);
+  for (int t = 0; t < n; ++t) {
+    for (int j = 0; j < d; ++j) rows[t * d + j] = columns[j * kPageTokens + t];
+  }
+}
+
+}  // namespace
+
+// One sequence, whose pages are settled and which no kernel is at work on.
+class DeviceCache::Transfer {
+ public:
+  Transfer(DeviceCache& cache, int sequence, cuda::Stream stream)
+      : cache_(cache),
+        heads_(cache.shape_.heads),
+        stream_(stream),
+        n_(cache.pages_.n_tokens(sequence)),
+        n_coded_(cache.pages_.coded_tokens(sequence) / kPageTokens),
+        coded_(cache.pages_.coded_table().data() + ptrdiff_t{sequence} * cache.pages_.coded_stride()),
+        exact_(cache.pages_.exact_table().data() + ptrdiff_t{sequence} * cache.pages_.shape().exact_pages()),
+        sinks_(cache.pages_.sink_pages()[size(sequence)]),
+        side_(size(kPageTokens * heads_.head_dim)),
+        rows_(2 * side_ * size(heads_.n_kv_heads)),
+        staged_(size(cache.staged_layout_.head_bytes() * heads_.n_kv_heads)) {}
+
+  int n_coded() const { return n_coded_; }
+
+  // A layer's memory in the order of store/blocks.cpp.
+  std::vector<uint8_t> layer_bytes(int layer, const LayerLayout& layout) {
+    std::vector<uint8_t> bytes;
+    if (n_coded_ > 0 && layout.sink_tokens > 0) add_sinks(layer, layout, bytes);
+    if (n_coded_ > 0) add_coded(layer, layout.sealed, bytes);
+    for (int first = n_coded_ * kPageTokens, i = 0; first < n_; first += kPageTokens, ++i) {
+      read_exact(layer, exact_[i]);
+      add_open(std::min(kPageTokens, n_ - first), layout.open, bytes);
+    }
+    return bytes;
+  }
+
+  void put_layer(int layer, const LayerView& view) {
+    if (view.sinks != nullptr) {
+      for (int head = 0; head < heads_.n_kv_heads; ++head) {
+        std::memcpy(keys(head), view.sink_keys(size(head)), view.layer->sink_key_bytes());
+        std::memcpy(values(head), view.sink_values(size(head)), view.layer->sink_value_bytes());
+      }
+      write_exact(layer, sinks_);
+    }
+    for (int i = 0; i < n_coded_; ++i) put_coded(layer, view, i);
+    for (int first = n_coded_ * kPageTokens, i = 0; first < n_; first += kPageTokens, ++i) {
+      const int n_rows = std::min(kPageTokens, n_ - first);
+      for (int head = 0; head < heads_.n_kv_heads; ++head) {
+        turn_keys_back(view.keys(size(head), size(n_coded_ + i)), n_rows, heads_.head_dim, keys(head));
+        std::memcpy(values(head), view.values(size(head), size(n_coded_ + i)),
+                    size(n_rows * heads_.head_dim) * sizeof(uint16_t));
+      }
+      write_exact(layer, exact_[i]);
+    }
+  }
+
+ private:
+  static size_t size(int64_t n) { return static_cast<size_t>(n); }
+  uint16_t* keys(int head) { return rows_.data() + 2 * side_ * size(head); }
+  uint16_t* values(int head) { return keys(head) + side_; }
+  static uint8_t* grow(std::vector<uint8_t>& bytes, size_t n_bytes) {
+    bytes.resize(bytes.size() + n_bytes, 0);
+    return bytes.data() + bytes.size() - n_bytes;
+  }
+
+  // Of one layer, to rows_ and from there.
+  size_t place(int layer, int page) const {
+    const size_t layer_bytes = cache_.exact_page_bytes_ / size(cache_.shape_.n_layers);
+    return size(page) * cache_.exact_page_bytes_ + size(layer) * layer_bytes;
+  }
+  void read_exact(int layer, int page) {
+    cache_.exact_.read(rows_.data(), rows_.size() * sizeof(uint16_t), place(layer, page));
+  }
+  void write_exact(int layer, int page) {
+    cache_.exact_.write(rows_.data(), rows_.size() * sizeof(uint16_t), place(layer, page));
+  }
+
+  void add_sinks(int layer, const LayerLayout& layout, std::vector<uint8_t>& bytes) {
+    read_exact(layer, sinks_);
+    for (int head = 0; head < heads_.n_kv_heads; ++head) {
+      std::memcpy(grow(bytes, layout.sink_key_bytes()), keys(head), layout.sink_key_bytes());
+      std::memcpy(grow(bytes, layout.sink_value_bytes()), values(head), layout.sink_value_bytes());
+    }
+  }
+
+  void add_coded(int layer, const SealedLayout& sealed, std::vector<uint8_t>& bytes) {
+    const size_t n_index = sealed.index_blocks(size(n_coded_)) * sealed.index_block_bytes();
+    const size_t begin = bytes.size();
+    grow(bytes, n_index + size(n_coded_) * sealed.page_bytes());
+    for (int i = 0; i < n_coded_; ++i) {
+      read_coded(layer, coded_[i]);
+      uint8_t* index = bytes.data() + begin + size(i) / kPagesPerIndexBlock * sealed.index_block_bytes();
+      uint8_t* page = bytes.data() + begin + n_index + size(i) * sealed.page_bytes();
+      for (int head = 0; head < heads_.n_kv_heads; ++head) {
+        const uint8_t* from = staged_.data() + head * cache_.staged_layout_.head_bytes();
+        if (sealed.index_bytes() > 0)
+          std::memcpy(index + sealed.index_offset(size(head), size(i)), from, sealed.index_bytes());
+        std::memcpy(page + sealed.key_offset(size(head)), from + sealed.index_bytes(), sealed.key_bytes());
+        std::memcpy(page + sealed.value_offset(size(head)), from + cache_.staged_layout_.key_bytes,
+                    sealed.value_bytes());
+      }
+    }
+  }
+
+  void add_open(int n_rows, const RowLayout& layout, std::vector<uint8_t>& bytes) {
+    uint8_t* page = grow(bytes, layout.page_bytes());
+    for (int head = 0; head < heads_.n_kv_heads; ++head) {
+      turn_keys(keys(head), n_rows, heads_.head_dim, page + layout.key_offset(size(head)));
+      std::memcpy(page + layout.value_offset(size(head)), values(head),
+                  size(n_rows * heads_.head_dim) * sizeof(uint16_t));
+    }
+  }
+
+  void put_coded(int layer, const LayerView& view, int i) {
+    const SealedLayout& sealed = view.layer->sealed;
+    for (int head = 0; head < heads_.n_kv_heads; ++head) {
+      uint8_t* to = staged_.data() + head * cache_.staged_layout_.head_bytes();
+      if (sealed.index_bytes() > 0) std::memcpy(to, view.index(size(head), size(i)), sealed.index_bytes());
+      std::memcpy(to + sealed.index_bytes(), view.keys(size(head), size(i)), sealed.key_bytes());
+      std::memcpy(to + cache_.staged_layout_.key_bytes, view.values(size(head), size(i)),
+                  sealed.value_bytes());
+    }
+    write_coded(layer, coded_[i]);
+  }
+
+  bool is_sparse() const { return cache_.recipe_.kind == AttentionKind::kSparse; }
+  uint8_t* coded_page(int layer, int page) const {
+    const cuda::SparsePages planes = cache_.coded_planes(layer);
+    return const_cast<uint8_t*>(planes.index.data) + page * planes.index.page_stride;
+  }
+  cuda::SparsePages staged_planes() const {
+    cuda::SparsePages planes = cache_.staged_planes();
+    planes.keys.data += index_page_bytes(cache_.recipe_.keys, heads_.head_dim);
+    return planes;
+  }
+
+  // A page of all heads, in the CPU's bytes with padding, to staged_ and from there.
+  void read_coded(int layer, int page) {
+    const uint8_t* from = coded_page(layer, page);
+    if (is_sparse()) {
+      const DeviceRecipe& recipe = cache_.recipe_;
+      gpu::send(cache_.due_from_.as<void>(), &page, sizeof page, stream_);
+      cuda::take_sparse_pages(cache_.coded_planes(layer), staged_planes(), cache_.due_from_.as<int32_t>(), 1,
+                              heads_.n_kv_heads, heads_.head_dim, recipe.key_bits, recipe.value_bits, stream_,
+                              cache_.iota_.as<int32_t>());
+      from = cache_.staged_.as<uint8_t>();
+    }
+    cuda::check(cudaMemcpyAsync(staged_.data(), from, staged_.size(), cudaMemcpyDeviceToHost, stream_),
+                "reading a page");
+    cuda::wait_for(stream_);
+  }
+  void write_coded(int layer, int page) {
+    uint8_t* to = is_sparse() ? cache_.staged_.as<uint8_t>() : coded_page(layer, page);
+    gpu::send(to, staged_.data(), staged_.size(), stream_);
+    if (!is_sparse()) return;
+    const DeviceRecipe& recipe = cache_.recipe_;
+    gpu::send(cache_.due_to_.as<void>(), &page, sizeof page, stream_);
+    cuda::lay_sparse_pages(staged_planes(), cache_.coded_planes(layer), cache_.due_to_.as<int32_t>(), 1,
+                           heads_.n_kv_heads, heads_.head_dim, recipe.key_bits, recipe.value_bits, stream_,
+                           cache_.iota_.as<int32_t>());
+    cuda::wait_for(stream_);
+  }
+
+  DeviceCache& cache_;
+  const HeadShape heads_;
+  const cuda::Stream stream_;
+  const int n_;
+  const int n_coded_;
+  const int32_t* coded_;
+  const int32_t* exact_;
+  const int sinks_;
+  const size_t side_;
+  std::vector<uint16_t> rows_;   // of a page: heads of keys and values, [64][head_dim] each
+  std::vector<uint8_t> staged_;  // of a coded page
+};
+
+void DeviceCache::save(int sequence, Cache& to, cuda::Stream stream) {
+  cuda::wait_for(stream);
+  Transfer transfer(*this, sequence, stream);
+  const std::vector<LayerContents> contents(static_cast<size_t>(shape_.n_layers),
+                                            {static_cast<size_t>(transfer.n_coded()), 0, {}});
+  int layer = 0;
+  std::vector<uint8_t> bytes;
+  size_t n_taken = 0;
+  to.restore(static_cast<size_t>(pages_.n_tokens(sequence)), contents, [&](std::span<std::byte> block) {
+    if (n_taken == bytes.size()) {
+      bytes = transfer.layer_bytes(layer, to.store().layer_layout(static_cast<size_t>(layer)));
+      ++layer;
+      n_taken = 0;
+    }
+    QUIRE_CHECK(block.size() <= bytes.size() - n_taken);
+    std::memcpy(block.data(), bytes.data() + n_taken, block.size());
+    n_taken += block.size();
+  });
+  QUIRE_CHECK(n_taken == bytes.size() && layer == shape_.n_layers);
+}
+
+void DeviceCache::load(int sequence, const Cache& from, cuda::Stream stream) {
+  cuda::wait_for(stream);
+  Transfer transfer(*this, sequence, stream);
+  const auto n = static_cast<size_t>(pages_.n_tokens(sequence));
+  for (int layer = 0; layer < shape_.n_layers; ++layer)
+    transfer.put_layer(layer, from.store().view(static_cast<size_t>(layer), n));
+  cuda::wait_for(nullptr);  // writes may return before the device has them
+}
+
+}  // namespace quire::gpu
