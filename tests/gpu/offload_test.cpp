@@ -143,10 +143,11 @@ TEST_F(Offloaded, StepsAreCounted) {
   EXPECT_EQ(device->take_outside().steps, 1u);
 }
 
-// Limits that were given are bad input; nothing was reserved when they are refused.
+// Limits that were given are bad input; nothing of the cache was reserved when they are refused. (The
+// workspace of products comes before it.)
 TEST_F(Offloaded, SmallLimitsAreRefusedBeforeAnythingIsReserved) {
   for (const char* recipe : {"quire,place=host(size=1000)", "quire,place=host(cache=1000)"}) {
-    cuda::refuse_allocation(0);
+    cuda::refuse_allocation(1);
     try {
       batch(options(recipe, 2, 2000));
       ADD_FAILURE() << recipe;
