@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "base/device_error.h"
 #include "base/error.h"
 #include "commands.h"
 #include "engine/session.h"

@@ -1,5 +1,3 @@
-#include <new>
-
 #include "gpu/library_attention.h"
 
 #include <cudnn_frontend.h>
@@ -8,6 +6,7 @@
 #include <algorithm>
 #include <exception>
 #include <map>
+#include <new>
 #include <tuple>
 #include <unordered_map>
 #include <vector>
