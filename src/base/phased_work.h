@@ -3,9 +3,12 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <span>
 #include <thread>
+
+#include "base/error.h"
 
 namespace quire {
 
@@ -18,6 +21,7 @@ class alignas(64) PhasedWork {
 
   // By one member, while no other looks. Phases may be empty. Nothing can be taken until it is opened.
   void plan(std::span<const size_t> n_pieces) {
+    QUIRE_CHECK(n_pieces.size() <= kMostPhases);
     n_phases_ = n_pieces.size();
     for (size_t i = 0; i < n_phases_; ++i) {
       n_[i] = n_pieces[i];
@@ -69,20 +73,24 @@ class alignas(64) PhasedWork {
   std::array<std::atomic<size_t>, kMostPhases> left_{};  // pieces that are not done
 };
 
-// For who has nothing to take: waits a moment, longer when there was nothing before, as cores may be shared.
+// For who has nothing to take: spins briefly, as pieces last microseconds, and then sleeps, as cores may be
+// shared and a piece may wait for a disk.
 class IdleTurn {
  public:
   void wait() {
     if (++n_ < kSpins) {
       __builtin_ia32_pause();
-    } else {
+    } else if (n_ < kSpins + kYields) {
       std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
   }
   void reset() { n_ = 0; }
 
  private:
   static constexpr int kSpins = 2000;  // about 50 us
+  static constexpr int kYields = 100;
   int n_ = 0;
 };
 

@@ -21,8 +21,8 @@ constexpr size_t kObservedQueries = 64;
 // than most of them.
 SparseLimits hot_limits(const IndexBudget& budget, size_t n_coded);
 
-// Its policy goes with a fork, the rest is of the step under way. Scores of a KV head are written by the
-// member that walks it.
+// Its policy goes with a fork, the rest is of the step under way. What members write is parted by KV head
+// and page.
 class HotRows {
  public:
   HotRows(const Recipe& recipe, const Store& store);

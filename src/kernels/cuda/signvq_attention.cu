@@ -301,10 +301,8 @@ void launch(const SignVqParams& params, Stream stream) {
   constexpr int kBytes = AttendShared<kRounds>::kBytes;
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes),
         "reserving shared memory");
-  int device = 0;
-  int major = 0;
-  check(cudaGetDevice(&device), "asking for the device");
-  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "asking for its kind");
+  cudaFuncAttributes code{};
+  check(cudaFuncGetAttributes(&code, kernel), "asking for a kernel's kind");
   const SignVqAttention& a = params.a;
   const int n_tiles = a.n_sequences * a.n_kv_heads * ((a.group + kTileHeads - 1) / kTileHeads);
   cudaLaunchAttribute overlap{};
@@ -316,7 +314,7 @@ void launch(const SignVqParams& params, Stream stream) {
   config.dynamicSmemBytes = kBytes;
   config.stream = stream;
   config.attrs = &overlap;
-  config.numAttrs = major >= 9 ? 1 : 0;
+  config.numAttrs = code.ptxVersion >= 90 ? 1 : 0;  // code for older devices does not wait for the scan
   check(cudaLaunchKernelEx(&config, kernel, params), "launching attention to signvq rows");
 }
 

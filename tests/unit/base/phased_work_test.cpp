@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <numeric>
@@ -65,6 +66,49 @@ TEST(PhasedWork, APieceThatThrowsIsNeverDone) {
   EXPECT_FALSE(work.is_done());
   work.plan(std::array<size_t, 1>{0});
   EXPECT_FALSE(work.has_failed());
+}
+
+// As heads of a step do it: who finds nothing to take leaves for the barrier when somebody has failed.
+TEST(PhasedWork, ATeamGetsOutOfWorkThatAThreadGivesUp) {
+  Team team(4);
+  std::array<PhasedWork, 3> works;
+  std::atomic<int> n_done{0};
+  const auto run = [&](size_t failing) {
+    for (PhasedWork& work : works) {
+      work.plan(std::array<size_t, 3>{1, 8, 1});
+      work.open();
+    }
+    team.run([&](Worker& worker) {
+      for (IdleTurn idle;;) {
+        bool taken = false;
+        for (size_t i = 0; i < works.size() && !taken; ++i) {
+          taken = works[i].take([&](size_t phase, size_t piece) {
+            if (i == failing && phase == 1 && piece == 5) throw std::runtime_error("broken");
+            ++n_done;
+          });
+        }
+        if (taken) {
+          idle.reset();
+          continue;
+        }
+        const auto all = [&](bool (PhasedWork::*is)() const) {
+          return std::all_of(works.begin(), works.end(),
+                             [&](const PhasedWork& work) { return (work.*is)(); });
+        };
+        const bool failed =
+            std::any_of(works.begin(), works.end(), [](const PhasedWork& work) { return work.has_failed(); });
+        if (all(&PhasedWork::is_done) || failed) break;
+        idle.wait();
+      }
+      worker.barrier();
+    });
+  };
+  for (int round = 0; round < 20; ++round) {
+    EXPECT_THROW(run(static_cast<size_t>(round) % works.size()), std::runtime_error);
+    n_done = 0;
+    run(works.size());
+    EXPECT_EQ(n_done, 30);
+  }
 }
 
 // Each piece adds up what the phase before wrote, unsynchronised but for the phases.
