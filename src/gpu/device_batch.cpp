@@ -138,7 +138,7 @@ bool DeviceBatch::prefill(int sequence, std::span<const int32_t> tokens, const P
     throw Error("token id " + std::to_string(id) + " is outside the vocabulary of " +
                 std::to_string(p.model.config.vocabulary) + " tokens");
   }
-  if (n_tokens(sequence) > 0 && !gives_rows()) refuse("take a prompt behind other tokens");
+  if (n_tokens(sequence) > 0 && !gives_rows()) refuse_recipe("take a prompt behind other tokens");
   Prefill prompt(p, sequence, tokens);
   SequencePages& pages = p.cache.pages();
   pages.append(sequence, static_cast<int>(tokens.size()));
@@ -192,18 +192,18 @@ bool DeviceBatch::step_codes() const {
 
 bool DeviceBatch::gives_rows() const { return parts_->cache.recipe().gives_rows(); }
 
-void DeviceBatch::refuse(const char* what) const {
+void DeviceBatch::refuse_recipe(const char* what) const {
   throw Error("the CUDA device does not " + std::string(what) + " with recipe '" +
               parts_->options.recipe.text() + "'");
 }
 
 void DeviceBatch::save(int sequence, Cache& to) {
-  if (!gives_rows()) refuse("save caches");
+  if (!gives_rows()) refuse_recipe("save caches");
   parts_->cache.save(sequence, to, parts_->stream);
 }
 
 void DeviceBatch::load(int sequence, const Cache& from) {
-  if (!gives_rows()) refuse("load caches");
+  if (!gives_rows()) refuse_recipe("load caches");
   Parts& p = *parts_;
   // A file may say anything, and here all layers share one list of coded pages.
   for (size_t layer = 0; layer < p.model.config.n_layers && p.cache.recipe().seals(); ++layer) {

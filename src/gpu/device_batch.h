@@ -147,7 +147,7 @@ class DeviceBatch {
   struct Parts;  // of the library itself
 
  private:
-  [[noreturn]] void refuse(const char* what) const;
+  [[noreturn]] void refuse_recipe(const char* what) const;
 
   std::unique_ptr<Parts> parts_;
 };

@@ -36,6 +36,8 @@ bool DeviceBatch::prefill(int, std::span<const int32_t>, const PromptOptions&) {
 void DeviceBatch::resume(int, std::span<const float>) { refuse(); }
 void DeviceBatch::set_draws(int, uint64_t) { refuse(); }
 void DeviceBatch::drop_tokens() { refuse(); }
+bool DeviceBatch::step_codes() const { refuse(); }
+bool DeviceBatch::gives_rows() const { refuse(); }
 void DeviceBatch::save(int, Cache&) { refuse(); }
 void DeviceBatch::load(int, const Cache&) { refuse(); }
 void DeviceBatch::set_token(int, int32_t) { refuse(); }
