@@ -82,7 +82,7 @@ std::vector<int32_t> encode_behind(const Engine& engine, const RunOptions& optio
   return engine.chat_template().encode_behind(engine.tokenizer(), messages_of(options, text));
 }
 
-// The tokens to be added to a session, which may hold a sequence that was loaded.
+// The prompt on top of a sequence that was loaded, which it may begin like or come behind.
 SavedSequence::Prompt both_forms(const Engine& engine, const RunOptions& options, const std::string& text) {
   SavedSequence::Prompt prompt;
   if (!text.empty()) {
@@ -93,6 +93,7 @@ SavedSequence::Prompt both_forms(const Engine& engine, const RunOptions& options
   return prompt;
 }
 
+// The tokens to be added to a session, which may hold a sequence that was loaded.
 std::vector<int32_t> prompt_tokens(const Engine& engine, const RunOptions& options, const std::string& text,
                                    const SavedSequence& saved, AnySession& session) {
   if (!saved.loads()) return encode(engine, options, text);

@@ -129,15 +129,20 @@ size_t DeviceBatch::n_tokens(int sequence) const {
   return static_cast<size_t>(parts_->cache.pages().n_tokens(sequence));
 }
 
+void DeviceBatch::check_ids(std::span<const int32_t> tokens) const {
+  const size_t vocabulary = parts_->model.config.vocabulary;
+  for (const int32_t id : tokens) {
+    if (id >= 0 && static_cast<size_t>(id) < vocabulary) continue;
+    throw Error("token id " + std::to_string(id) + " is outside the vocabulary of " +
+                std::to_string(vocabulary) + " tokens");
+  }
+}
+
 bool DeviceBatch::prefill(int sequence, std::span<const int32_t> tokens, const PromptOptions& options) {
   Parts& p = *parts_;
   QUIRE_CHECK(sequence >= 0 && sequence < p.n && !tokens.empty());
   QUIRE_CHECK(p.n_asked - p.n_taken < kRing);
-  for (const int32_t id : tokens) {
-    if (id >= 0 && static_cast<size_t>(id) < p.model.config.vocabulary) continue;
-    throw Error("token id " + std::to_string(id) + " is outside the vocabulary of " +
-                std::to_string(p.model.config.vocabulary) + " tokens");
-  }
+  check_ids(tokens);
   if (n_tokens(sequence) > 0 && !gives_rows()) refuse_recipe("take a prompt behind other tokens");
   Prefill prompt(p, sequence, tokens);
   SequencePages& pages = p.cache.pages();

@@ -57,6 +57,8 @@ class DeviceBatch {
 
   int n_sequences() const;
   size_t n_tokens(int sequence) const;
+  // Throws Error for one that is not of the vocabulary, as prefill() does.
+  void check_ids(std::span<const int32_t> tokens) const;
 
   // Computes a prompt, layer by layer, behind the tokens that the sequence has, and chooses its next token.
   // Its rows attend to all rows before, coded ones too. Memory beyond the cache: one layer's exact rows of

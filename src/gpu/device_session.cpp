@@ -47,19 +47,11 @@ PrefillResult DeviceSession::prefill(std::span<const int32_t> tokens, const Pref
   return result;
 }
 
-void DeviceSession::check_ids(std::span<const int32_t> tokens) const {
-  for (const int32_t id : tokens) {
-    if (id >= 0 && static_cast<size_t>(id) < engine_.config().vocabulary) continue;
-    throw Error("token id " + std::to_string(id) + " is outside the vocabulary of " +
-                std::to_string(engine_.config().vocabulary) + " tokens");
-  }
-}
-
 // False: interrupted. Of a few tokens a prompt, of one a step, as on the CPU.
 bool DeviceSession::compute_pending(const PrefillOptions& options, PrefillResult& result) {
   std::span<const int32_t> pending = std::span(tokens_).subspan(batch_.n_tokens(0));
   if (pending.empty()) return true;
-  check_ids(pending);
+  batch_.check_ids(pending);
   has_logits_ = false;
   batch_.drop_tokens();
   if (pending.size() > 1 && batch_.n_tokens(0) > 0 && !batch_.gives_rows()) {

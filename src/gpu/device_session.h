@@ -36,7 +36,6 @@ class DeviceSession {
   uint64_t save(const std::string& path);
 
  private:
-  void check_ids(std::span<const int32_t> tokens) const;
   bool compute_pending(const PrefillOptions& options, PrefillResult& result);
   bool ensure_choice(const PrefillOptions& options, PrefillResult& result);
   void cut(size_t n_tokens);

@@ -32,6 +32,7 @@ DeviceBatch::DeviceBatch(const DeviceModel&, const BatchOptions&, const ModelFac
 DeviceBatch::~DeviceBatch() = default;
 int DeviceBatch::n_sequences() const { refuse(); }
 size_t DeviceBatch::n_tokens(int) const { refuse(); }
+void DeviceBatch::check_ids(std::span<const int32_t>) const { refuse(); }
 bool DeviceBatch::prefill(int, std::span<const int32_t>, const PromptOptions&) { refuse(); }
 void DeviceBatch::resume(int, std::span<const float>) { refuse(); }
 void DeviceBatch::set_draws(int, uint64_t) { refuse(); }
