@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "kernels/cuda/check.cuh"
+#include "kernels/cuda/device/early_start.cuh"
 #include "kernels/cuda/device/partial_state.cuh"
 #include "kernels/cuda/device/signvq_choice.cuh"
 #include "kernels/cuda/device/signvq_rows.cuh"
@@ -263,7 +264,7 @@ __global__ void __launch_bounds__(kSignVqThreads, kRounds == 1 ? 2 : 1)
     take_queries<kRounds>(shared.plain, queries);
     attend_exact<kRounds>(p, place, queries, n_kept, sums);
   }
-  wait_for_scan();
+  wait_for_inputs();  // of the scan
   auto* memory = shared_memory();
   if (n_pages > 0) {
     const int n_wanted = sparse_counts(p.a.budget, p.a.exact_tokens[sequence] + n_kept, n_coded).n_rows;
@@ -301,8 +302,6 @@ void launch(const SignVqParams& params, Stream stream) {
   constexpr int kBytes = AttendShared<kRounds>::kBytes;
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes),
         "reserving shared memory");
-  cudaFuncAttributes code{};
-  check(cudaFuncGetAttributes(&code, kernel), "asking for a kernel's kind");
   const SignVqAttention& a = params.a;
   const int n_tiles = a.n_sequences * a.n_kv_heads * ((a.group + kTileHeads - 1) / kTileHeads);
   cudaLaunchAttribute overlap{};
@@ -314,7 +313,7 @@ void launch(const SignVqParams& params, Stream stream) {
   config.dynamicSmemBytes = kBytes;
   config.stream = stream;
   config.attrs = &overlap;
-  config.numAttrs = code.ptxVersion >= 90 ? 1 : 0;  // code for older devices does not wait for the scan
+  config.numAttrs = waits_for_inputs(reinterpret_cast<const void*>(kernel)) ? 1 : 0;
   check(cudaLaunchKernelEx(&config, kernel, params), "launching attention to signvq rows");
 }
 

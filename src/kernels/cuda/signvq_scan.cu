@@ -10,6 +10,7 @@
 // no sum does. A group whose entries span more than 127 (it outweighs all others; there is one at most) has
 // the rest of them in a second table.
 #include "kernels/cuda/check.cuh"
+#include "kernels/cuda/device/early_start.cuh"
 #include "kernels/cuda/device/signvq_step.cuh"
 
 #include "format/code_format.h"
@@ -290,7 +291,7 @@ __global__ void __launch_bounds__(kSignVqThreads, 2) scan_signvq(const __grid_co
   const int block = (int)blockIdx.x % p.plan.scan_blocks;
   const int sequence = pair / a.n_kv_heads;
   const int n_pages = a.n_tokens[sequence] / 64;
-  let_attention_begin();
+  let_next_begin();
   const bool is_apart = p.plan.block_parts > 1;
   const int part = is_apart ? kSignVqWarps * block + warp_index() : block;
   const StepRange steps = steps_of(n_pages, part, p.n_parts());

@@ -57,19 +57,6 @@ __device__ __forceinline__ StepRange steps_of(int n_pages, int part, int n_parts
   return {(int)(n * part / n_parts), (int)(n * (part + 1) / n_parts)};
 }
 
-// The next kernel's blocks may take places that are free.
-__device__ __forceinline__ void let_attention_begin() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
-// Until the scan is done and what it wrote can be read.
-__device__ __forceinline__ void wait_for_scan() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
 void launch_signvq_scan(const SignVqParams& params, Stream stream);
 
 }  // namespace quire::cuda
