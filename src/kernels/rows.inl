@@ -72,15 +72,16 @@ void unpack(const void* rows, size_t n_values, float* out) {
 }
 
 // Attention over codes is bound by memory as soon as it is fused, and a page is too short for the hardware's
-// own prefetcher to get going.
+// own prefetcher to get going. Lines are asked for into the second cache, here and for rows, weights and the
+// index: a core has more of them under way than into the first one (ADR 12).
 QUIRE_INLINE void fetch_ahead(BytesAhead next) {
-  for (size_t i = 0; i < next.n_bytes; i += 64) __builtin_prefetch((const uint8_t*)next.data + i, 0, 3);
+  for (size_t i = 0; i < next.n_bytes; i += 64) __builtin_prefetch((const uint8_t*)next.data + i, 0, 2);
 }
 
 // Asks for one row's bytes of what will be read next, at the same distance from its beginning. Attention in
 // decode is bound by memory, and a page is too short for the hardware's own prefetcher to get going.
 QUIRE_INLINE void prefetch_row(const uint8_t* next, size_t row_bytes, int row) {
-  for (size_t i = 0; i < row_bytes; i += 64) __builtin_prefetch(next + row * row_bytes + i, 0, 3);
+  for (size_t i = 0; i < row_bytes; i += 64) __builtin_prefetch(next + row * row_bytes + i, 0, 2);
 }
 
 // N query rows against V * 16 keys.
