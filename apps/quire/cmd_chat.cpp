@@ -266,7 +266,7 @@ int run(ChatOptions& options) {
   const EngineOptions engine_options = options.model.engine_options();
   SessionOptions session_options = options.model.session_options();
   const bool on_device = gpu::device_number(options.device) >= 0;
-  if (on_device) check_device_flags(options.model, options.sampling);
+  if (on_device) check_device_flags(options.model);
   SavedSequence saved(options.kv_files, options.model, session_options);
   if (options.first.file == "-")
     throw Error("chat reads its turns from stdin, so -f - cannot be the first message");

@@ -300,7 +300,7 @@ int run(RunOptions& options) {
   if (options.model.chat_template_given() && !options.chat) throw Error("a chat template needs --chat");
   if (options.kv_files.append && options.kv_files.load.empty()) throw Error("--append needs --load-kv");
   const bool on_device = gpu::device_number(options.device) >= 0;
-  if (on_device) check_device_flags(options.model, options.sampling);
+  if (on_device) check_device_flags(options.model);
   SavedSequence saved(options.kv_files, options.model, session_options);
   const bool may_lack = saved.loads() && !options.input.given() && isatty(STDIN_FILENO) != 0;
   const std::string text = may_lack ? "" : read_text(options.input, LastNewline::kDrop);

@@ -15,7 +15,7 @@
 namespace quire::cli {
 
 // Throws Error for what only the CPU does.
-void check_device_flags(const ModelOptions& model, const SamplingFlags& sampling);
+void check_device_flags(const ModelOptions& model);
 
 class OnDevice {
  public:

@@ -22,10 +22,11 @@ constexpr bool is_small(int n_sequences) { return n_sequences <= kMostVectors; }
 
 // What a step writes to. [n_sequences][..] each.
 struct StepBuffers {
-  StepBuffers(const ModelConfig& config, int n_sequences);
+  StepBuffers(const ModelConfig& config, const BatchOptions& options);
   uint64_t size_bytes() const;
 
   cuda::DeviceBuffer tokens, n_before, exact_tokens, random, step, banned;
+  cuda::DeviceBuffer history, seen;  // where a penalty looks back
   cuda::DeviceBuffer cosine, sine;
   cuda::DeviceBuffer x, weighted, square_sums;
   cuda::DeviceBuffer qkv, queries, attended, hidden, logits;
@@ -46,6 +47,10 @@ struct DeviceBatch::Parts {
   void record_heads(int layer, bool with_attention);
   const float* attended(bool with_attention) const;
   Vectors vectors(const cuda::DeviceBuffer& x, int width, bool normed) const;
+  int n_choices() const;
+  int history_stride() const { return static_cast<int>(options.context_tokens) + 1; }
+  // n tokens of a sequence from position `first` on, on the device.
+  void note_tokens(int sequence, int first, const int32_t* tokens, int n);
   void choose(int first, int n, bool advances);
   void put(const cuda::DeviceBuffer& to, int sequence, int32_t value);
   void send_lengths(int sequence);

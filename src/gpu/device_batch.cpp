@@ -30,6 +30,10 @@ void check_options(const BatchOptions& options, const ModelConfig& config) {
   if (!(sampling.temperature >= 0 && std::isfinite(sampling.temperature))) {
     throw Error("the temperature must be 0 or more, not " + std::to_string(sampling.temperature));
   }
+  if (!(sampling.repeat_penalty >= 0.01 && sampling.repeat_penalty <= 100)) {
+    throw Error("the repeat penalty must be between 0.01 and 100, not " +
+                std::to_string(sampling.repeat_penalty));
+  }
   if (sampling.temperature > 0 && (sampling.top_k < 1 || sampling.top_k > kMostChoices)) {
     throw Error("sampling on the CUDA device needs --top-k from 1 to " + std::to_string(kMostChoices) +
                 ", not " + std::to_string(sampling.top_k));
@@ -76,7 +80,7 @@ DeviceBatch::Parts::Parts(const DeviceModel::Parts& model_in, const BatchOptions
       sender(sizeof(int32_t) * static_cast<size_t>(n)),
       cache(cache_shape(model.config, options), options.recipe, model.config.geometry(), facts,
             options.budget_bytes),
-      buffers(model.config, n),
+      buffers(model.config, options),
       ring(static_cast<size_t>(kRing) * static_cast<size_t>(n)) {
   std::vector<uint64_t> random(4 * static_cast<size_t>(n));
   for (int i = 0; i < n; ++i)
@@ -207,8 +211,9 @@ void DeviceBatch::save(int sequence, Cache& to) {
   parts_->cache.save(sequence, to, parts_->stream);
 }
 
-void DeviceBatch::load(int sequence, const Cache& from) {
+void DeviceBatch::load(int sequence, const Cache& from, std::span<const int32_t> tokens) {
   if (!gives_rows()) refuse_recipe("load caches");
+  QUIRE_CHECK(tokens.size() == from.n_tokens());
   Parts& p = *parts_;
   // A file may say anything, and here all layers share one list of coded pages.
   for (size_t layer = 0; layer < p.model.config.n_layers && p.cache.recipe().seals(); ++layer) {
@@ -225,6 +230,10 @@ void DeviceBatch::load(int sequence, const Cache& from) {
   try {
     p.send_lengths(sequence);
     p.cache.load(sequence, from, p.stream);
+    if (p.options.sampling.penalises()) {
+      send(p.buffers.history.as<int32_t>() + int64_t{sequence} * p.history_stride(), tokens.data(),
+           tokens.size_bytes(), p.stream);
+    }
   } catch (...) {
     p.empty(sequence);
     throw;
@@ -294,6 +303,8 @@ void DeviceBatch::fork(int from, int to) {
   p.cache.fork(from, to, p.stream);
   p.copy_pages(copies);
   p.send_lengths(to);
+  p.note_tokens(to, 0, p.buffers.history.as<int32_t>() + int64_t{from} * p.history_stride(),
+                p.cache.pages().n_tokens(to));
   cuda::check(cudaMemcpyAsync(p.buffers.tokens.as<int32_t>() + to, p.buffers.tokens.as<int32_t>() + from,
                               sizeof(int32_t), cudaMemcpyDeviceToDevice, p.stream),
               "copying a token");

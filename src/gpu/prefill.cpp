@@ -48,6 +48,7 @@ bool Prefill::run(const PromptOptions& options) {
   const Weights& w = parts_.model.weights;
   const auto width = static_cast<int>(c.width);
   embed_rows(w.embedding, c.embedding_scale, tokens_.as<int32_t>(), n_, x_.as<float>(), parts_.stream);
+  parts_.note_tokens(sequence_, before_.n_tokens, tokens_.as<int32_t>(), n_);
   const int last_in_chunk = (n_ - 1) % chunk_;
   const PromptRows rows = {
       queries_.as<uint16_t>() + static_cast<size_t>(last_in_chunk) * c.n_heads * c.head_dim,

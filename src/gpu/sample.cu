@@ -174,6 +174,26 @@ __device__ int draw(int n, const Choice& choice, uint64_t* random, Shared& share
   return id_of(shared.keys[n - 1]);
 }
 
+// Every recent token once, however often it occurred.
+__device__ void penalise(float* logits, int n_choices, const int32_t* history, int n_known,
+                         const Choice& choice, uint32_t* seen) {
+  const int first = choice.repeat_last_n < 0 ? 0 : max(0, n_known - choice.repeat_last_n);
+  for (int i = first + (int)threadIdx.x; i < n_known; i += kThreads) {
+    const int id = history[i];
+    if (id < 0 || id >= n_choices) continue;
+    const uint32_t bit = 1u << (id % 32);
+    if (atomicOr(&seen[id / 32], bit) & bit) continue;
+    const float logit = logits[id];
+    logits[id] = logit > 0 ? logit / choice.repeat_penalty : logit * choice.repeat_penalty;
+  }
+  __syncthreads();
+  for (int i = first + (int)threadIdx.x; i < n_known; i += kThreads) {
+    const int id = history[i];
+    if (id >= 0 && id < n_choices) seen[id / 32] = 0;
+  }
+  __syncthreads();
+}
+
 __global__ void __launch_bounds__(kThreads)
     choose_kernel(float* all_logits, int stride, int n_choices, int first, int n_sequences, Choice choice,
                   ChoiceOut out, bool advances) {
@@ -181,6 +201,14 @@ __global__ void __launch_bounds__(kThreads)
   Shared& shared = *reinterpret_cast<Shared*>(memory);
   float* logits = all_logits + (int64_t)blockIdx.x * stride;
   const int sequence = first + (int)blockIdx.x;
+  if (choice.repeat_penalty != 1.0f) {
+    int32_t* history = out.history.tokens + (int64_t)sequence * out.history.stride;
+    const int n_before = out.n_before[sequence];
+    if (advances && threadIdx.x == 0) history[n_before] = out.tokens[sequence];
+    __syncthreads();
+    penalise(logits, n_choices, history, n_before + (advances ? 1 : 0), choice,
+             out.history.seen + (int64_t)sequence * seen_words(n_choices));
+  }
   for (int i = (int)threadIdx.x; i < choice.n_banned; i += kThreads) logits[choice.banned[i]] = -CUDART_INF_F;
   __syncthreads();
   int token = -1;

@@ -17,7 +17,8 @@ size_t at_least_one(size_t n) { return n > 0 ? n : 1; }
 
 }  // namespace
 
-StepBuffers::StepBuffers(const ModelConfig& c, int n_sequences) {
+StepBuffers::StepBuffers(const ModelConfig& c, const BatchOptions& options) {
+  const int n_sequences = options.n_sequences;
   const auto n = static_cast<size_t>(n_sequences);
   const auto numbers = [&](size_t each) { return cuda::DeviceBuffer(n * each * sizeof(float)); };
   const size_t q_width = c.n_heads * c.head_dim;
@@ -37,6 +38,12 @@ StepBuffers::StepBuffers(const ModelConfig& c, int n_sequences) {
   hidden = numbers(c.ffn_width);
   logits = numbers(c.vocabulary);
   for (cuda::DeviceBuffer* buffer : {&tokens, &n_before, &exact_tokens, &step, &logits}) buffer->fill(0);
+  if (options.sampling.penalises()) {
+    history = numbers(options.context_tokens + 1);
+    seen = numbers(static_cast<size_t>(seen_words(static_cast<int>(c.vocabulary))));
+    history.fill(0);
+    seen.fill(0);
+  }
   if (is_small(n_sequences)) return;
   rounded = cuda::DeviceBuffer(n * std::max({c.width, q_width, c.ffn_width}) * sizeof(uint16_t));
   gate_up = numbers(2 * c.ffn_width);
@@ -45,8 +52,9 @@ StepBuffers::StepBuffers(const ModelConfig& c, int n_sequences) {
 uint64_t StepBuffers::size_bytes() const {
   uint64_t total = 0;
   for (const cuda::DeviceBuffer* buffer :
-       {&tokens, &n_before, &exact_tokens, &random, &step, &banned, &cosine, &sine, &x, &weighted,
-        &square_sums, &qkv, &queries, &attended, &hidden, &logits, &rounded, &gate_up}) {
+       {&tokens,  &n_before, &exact_tokens, &random, &step,     &banned,      &history,
+        &seen,    &cosine,   &sine,         &x,      &weighted, &square_sums, &qkv,
+        &queries, &attended, &hidden,       &logits, &rounded,  &gate_up}) {
     total += buffer->size_bytes();
   }
   return total;
@@ -159,23 +167,37 @@ void DeviceBatch::Parts::record_step(bool with_attention) {
   choose(0, n, true);
 }
 
+int DeviceBatch::Parts::n_choices() const {
+  return static_cast<int>(options.choice_tokens > 0 ? options.choice_tokens : model.config.vocabulary);
+}
+
+void DeviceBatch::Parts::note_tokens(int sequence, int first, const int32_t* tokens, int n_noted) {
+  if (!options.sampling.penalises()) return;
+  int32_t* to = buffers.history.as<int32_t>() + int64_t{sequence} * history_stride() + first;
+  cuda::check(cudaMemcpyAsync(to, tokens, static_cast<size_t>(n_noted) * sizeof(int32_t),
+                              cudaMemcpyDeviceToDevice, stream),
+              "noting tokens");
+}
+
 void DeviceBatch::Parts::choose(int first, int n_chosen, bool advances) {
   const DeviceSampling& s = options.sampling;
   const auto vocabulary = static_cast<int>(model.config.vocabulary);
-  const auto n_choices = options.choice_tokens > 0 ? static_cast<int>(options.choice_tokens) : vocabulary;
   const Choice choice = {s.temperature,
                          s.top_k,
                          s.top_p,
                          s.min_p,
                          buffers.banned.as<int32_t>(),
-                         static_cast<int>(s.banned.size())};
+                         static_cast<int>(s.banned.size()),
+                         s.penalises() ? static_cast<float>(s.repeat_penalty) : 1.0f,
+                         s.repeat_last_n};
   const ChoiceOut out = {buffers.tokens.as<int32_t>(),
                          buffers.random.as<uint64_t>(),
                          buffers.n_before.as<int32_t>(),
                          buffers.step.as<uint32_t>(),
                          ring.data(),
-                         kRing};
-  choose_tokens(buffers.logits.as<float>() + int64_t{first} * vocabulary, vocabulary, n_choices, first,
+                         kRing,
+                         {buffers.history.as<int32_t>(), history_stride(), buffers.seen.as<uint32_t>()}};
+  choose_tokens(buffers.logits.as<float>() + int64_t{first} * vocabulary, vocabulary, n_choices(), first,
                 n_chosen, n, choice, out, advances, stream);
 }
 

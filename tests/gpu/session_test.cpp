@@ -89,7 +89,7 @@ TEST_F(DeviceSequences, CachesPassBetweenDeviceAndCpu) {
     Workspace workspace;
     engine().forward(text(0, 1037), cache, workspace);
     const auto device = batch(with);
-    device->load(0, cache);
+    device->load(0, cache, text(0, 1037));
     ASSERT_EQ(device->n_tokens(0), 1037u);
     Cache back = engine().make_cache(with.recipe);
     device->save(0, back);
