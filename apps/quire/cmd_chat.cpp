@@ -256,7 +256,7 @@ int hold(Engine& engine, const ChatOptions& options, AnySession& session, SavedS
 int chat_on_device(const ChatOptions& options, const SessionOptions& session_options, SavedSequence& saved) {
   OnDevice device(options.device, options.model);
   saved.check_model(device.engine());
-  DeviceHeldSession session(device.begin(options.sampling, session_options, saved.n_saved_tokens(), SIZE_MAX,
+  DeviceHeldSession session(device.begin(options.sampling, session_options, saved.n_room_tokens(), SIZE_MAX,
                                          saved.loads() || saved.saves()));
   return hold(device.engine(), options, session, saved);
 }

@@ -73,16 +73,14 @@ OnDevice::OnDevice(const std::string& device, const ModelOptions& options)
   load_seconds_ = seconds_since(start);
 }
 
-gpu::DeviceSession& OnDevice::begin(const SamplingFlags& flags, const SessionOptions& session, size_t n_saved,
+gpu::DeviceSession& OnDevice::begin(const SamplingFlags& flags, const SessionOptions& session, size_t n_room,
                                     size_t n_tokens, bool has_file) {
   const auto start = Clock::now();
   const SamplingOptions& sampling = flags.options;
   const size_t context = context_tokens_ = context_of(session, engine_->config());
   gpu::BatchOptions options;
   recipe_ = options.recipe = session.recipe;
-  // A sequence that was cut holds more coded pages than its tokens alone would: with its tail there is room.
-  const size_t at_least = n_saved > 0 ? n_saved + session.recipe.tail_tokens : 1;
-  options.context_tokens = std::min(std::max({n_tokens, at_least, size_t{1}}), std::max(context, size_t{1}));
+  options.context_tokens = std::min(std::max({n_tokens, n_room, size_t{1}}), std::max(context, size_t{1}));
   options.sampling = {sampling.temperature,    sampling.top_k,        sampling.top_p,
                       sampling.min_p,          sampling.seed,         {},
                       sampling.repeat_penalty, sampling.repeat_last_n};

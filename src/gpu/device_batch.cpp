@@ -5,9 +5,11 @@
 #include <string>
 
 #include "base/device_error.h"
+#include "engine/random_state.h"
 #include "format/frame.h"
 #include "gpu/batch_parts.h"
 #include "gpu/fill.h"
+#include "model/token_ids.h"
 
 namespace quire::gpu {
 
@@ -41,27 +43,15 @@ void check_options(const BatchOptions& options, const ModelConfig& config) {
 }
 
 CacheShape cache_shape(const ModelConfig& c, const BatchOptions& options) {
-  return {static_cast<int>(c.n_layers),
+  const Geometry geometry = c.geometry();
+  int n_full = 0;
+  for (size_t layer = 0; layer < c.n_layers; ++layer) n_full += geometry.is_windowed(layer) ? 0 : 1;
+  return {n_full,
           {static_cast<int>(c.n_heads), static_cast<int>(c.n_kv_heads), static_cast<int>(c.head_dim)},
           c.query_scale,
           options.n_sequences,
-          static_cast<int>(options.context_tokens)};
-}
-
-// State of engine/random.h for a seed.
-void seed_random(uint64_t seed, uint64_t* state) {
-  for (int i = 0; i < 4; ++i) state[i] = splitmix64(seed + static_cast<uint64_t>(i) * 0x9e3779b97f4a7c15);
-}
-
-// A number of the generator less.
-void step_random(uint64_t* s) {
-  const uint64_t shifted = s[1] << 17;
-  s[2] ^= s[0];
-  s[3] ^= s[1];
-  s[1] ^= s[2];
-  s[0] ^= s[3];
-  s[2] ^= shifted;
-  s[3] = s[3] << 45 | s[3] >> 19;
+          static_cast<int>(options.context_tokens),
+          c.score_softcap};
 }
 
 const DeviceModel::Parts* checked(const DeviceModel::Parts* model, const BatchOptions& options) {
@@ -113,7 +103,7 @@ void DeviceBatch::Parts::copy_pages(const std::vector<cuda::PageCopy>& copies) {
 
 void DeviceBatch::Parts::empty(int sequence) {
   std::vector<cuda::PageCopy> none;
-  cache.pages().crop(sequence, 0, none);
+  cache.crop(sequence, 0, none);
 }
 
 void DeviceBatch::Parts::mark() { marks[n_asked++ % kRing].record(stream); }
@@ -134,12 +124,7 @@ size_t DeviceBatch::n_tokens(int sequence) const {
 }
 
 void DeviceBatch::check_ids(std::span<const int32_t> tokens) const {
-  const size_t vocabulary = parts_->model.config.vocabulary;
-  for (const int32_t id : tokens) {
-    if (id >= 0 && static_cast<size_t>(id) < vocabulary) continue;
-    throw Error("token id " + std::to_string(id) + " is outside the vocabulary of " +
-                std::to_string(vocabulary) + " tokens");
-  }
+  check_token_ids(tokens, parts_->model.config.vocabulary);
 }
 
 bool DeviceBatch::prefill(int sequence, std::span<const int32_t> tokens, const PromptOptions& options) {
@@ -182,7 +167,7 @@ void DeviceBatch::resume(int sequence, std::span<const float> logits) {
 void DeviceBatch::set_draws(int sequence, uint64_t n_draws) {
   uint64_t state[4];
   seed_random(parts_->options.sampling.seed + static_cast<uint64_t>(sequence), state);
-  for (uint64_t i = 0; i < n_draws; ++i) step_random(state);
+  for (uint64_t i = 0; i < n_draws; ++i) next_random(state);
   send(parts_->buffers.random.as<uint64_t>() + 4 * sequence, state, sizeof state, parts_->stream);
 }
 
@@ -217,6 +202,7 @@ void DeviceBatch::load(int sequence, const Cache& from, std::span<const int32_t>
   Parts& p = *parts_;
   // A file may say anything, and here all layers share one list of coded pages.
   for (size_t layer = 0; layer < p.model.config.n_layers && p.cache.recipe().seals(); ++layer) {
+    if (p.cache.place(static_cast<int>(layer)).has_window) continue;
     const size_t n_coded = from.store().view(layer, from.n_tokens()).n_sealed() * kPageTokens;
     if (n_coded == from.coded_tokens()) continue;
     throw Error("the cache has " + std::to_string(n_coded) + " coded tokens in layer " +
@@ -290,7 +276,7 @@ std::vector<float> DeviceBatch::logits(int sequence) {
 
 void DeviceBatch::crop(int sequence, size_t n_tokens) {
   std::vector<cuda::PageCopy> copies;
-  parts_->cache.pages().crop(sequence, static_cast<int>(n_tokens), copies);
+  parts_->cache.crop(sequence, static_cast<int>(n_tokens), copies);
   if (n_tokens == 0) parts_->cache.forget_fetched(sequence, parts_->stream);
   parts_->copy_pages(copies);
   parts_->send_lengths(sequence);
@@ -353,7 +339,14 @@ void DeviceBatch::fill_random(int sequence, size_t n_tokens, uint64_t seed) {
   // Queries are as random as rows.
   const PromptRows rows = {values.as<uint16_t>(), keys.as<uint16_t>(), values.as<uint16_t>(), stride, 0};
   const int n_coded = pages.coded_tokens(sequence) / kPageTokens;
-  for (int layer = 0; layer < static_cast<int>(p.model.config.n_layers); ++layer) {
+  if (const WindowPages* windows = p.cache.windows(); windows != nullptr) {
+    seed = splitmix64(seed);
+    fill_normal(reinterpret_cast<uint16_t*>(windows->ring(sequence)),
+                static_cast<int64_t>(windows->ring_bytes() / 2), 1, seed, format, p.stream);
+  }
+  for (int i = 0; i < static_cast<int>(p.model.config.n_layers); ++i) {
+    const auto [layer, has_window] = p.cache.place(i);
+    if (has_window) continue;
     for (int first = 0; first < n_coded; first += kPages) {
       seed = splitmix64(seed);
       fill_normal(keys.as<uint16_t>(), n_numbers, 1, seed, format, p.stream);

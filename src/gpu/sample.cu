@@ -5,6 +5,8 @@
 #include "gpu/device/launch.cuh"
 #include "kernels/cuda/device/warp.cuh"
 
+#include "engine/random_state.h"
+
 namespace quire::gpu {
 
 namespace {
@@ -129,20 +131,6 @@ __device__ void sort_keys(int n, Shared& shared) {
   }
 }
 
-__device__ uint64_t rotated_left(uint64_t x, int n) { return x << n | x >> (64 - n); }
-// xoshiro256**, as engine/random.h.
-__device__ double next_uniform(uint64_t* s) {
-  const uint64_t result = rotated_left(s[1] * 5, 7) * 9;
-  const uint64_t shifted = s[1] << 17;
-  s[2] ^= s[0];
-  s[3] ^= s[1];
-  s[1] ^= s[2];
-  s[0] ^= s[3];
-  s[2] ^= shifted;
-  s[3] = rotated_left(s[3], 45);
-  return (double)(result >> 11) * 0x1.0p-53;
-}
-
 // By one thread: shares of the n candidates become a draw.
 __device__ int draw(int n, const Choice& choice, uint64_t* random, Shared& shared) {
   if (choice.top_p < 1) {
@@ -166,7 +154,7 @@ __device__ int draw(int n, const Choice& choice, uint64_t* random, Shared& share
     shared.shares[i] = exp(((double)logit_of(shared.keys[i]) - best) / choice.temperature);
     all += shared.shares[i];
   }
-  double left = next_uniform(random) * all;
+  double left = uniform_of(next_random(random)) * all;
   for (int i = 0; i < n; ++i) {
     left -= shared.shares[i];
     if (left < 0) return id_of(shared.keys[i]);

@@ -7,6 +7,7 @@
 #include "base/device_error.h"
 #include "engine/sampler.h"
 #include "gpu/device_model_test.h"
+#include "gpu/free_bytes.h"
 #include "kernels/cuda/pinned_memory.h"
 #include "study/divergence.h"
 
@@ -124,8 +125,8 @@ TEST_F(DeviceBatches, DrawAsTheCpuDoes) {
   }
 }
 
-// The penalty: a second batch, whose logits nothing has changed, is led along the tokens that were chosen. The
-// second sequence is a fork that goes on by a generator of its own, behind a crop.
+// The penalty: a second batch, whose logits nothing has changed, is led along the tokens that were chosen.
+// The second sequence is a fork that goes on by a generator of its own, behind a crop.
 TEST_F(DeviceBatches, PenaliseAsTheCpuDoes) {
   for (const int last_n : {-1, 5, 64}) {
     for (const double temperature : {0.0, 1.3}) {
@@ -182,13 +183,6 @@ TEST_F(DeviceBatches, PenaliseAsTheCpuDoes) {
       EXPECT_GT(n_penalised, 70);
     }
   }
-}
-
-size_t free_bytes() {
-  size_t free = 0;
-  size_t all = 0;
-  cudaMemGetInfo(&free, &all);
-  return free;
 }
 
 TEST_F(DeviceBatches, MemoryThatIsRefusedLeavesNothingBehind) {
