@@ -106,7 +106,8 @@ class DeviceBatch {
   void save(int sequence, Cache& to);
   void load(int sequence, const Cache& from, std::span<const int32_t> tokens);
 
-  // Bytes of pages in use, and of all that was reserved for them.
+  // Bytes of pages in use; and of all that was reserved for pages, with what is measured of each sequence:
+  // what a budget is held against where no rows lie outside.
   uint64_t cache_bytes() const;
   uint64_t reserved_bytes() const;
   // Everything on the device but the weights.

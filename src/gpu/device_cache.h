@@ -61,7 +61,7 @@ class DeviceCache {
   const DeviceRecipe& recipe() const { return recipe_; }
   uint64_t used_bytes() const;
   uint64_t reserved_bytes() const {
-    return exact_.size_bytes() + coded_.size_bytes() +
+    return exact_.size_bytes() + coded_.size_bytes() + signs_.memory_bytes() +
            (windows_ != nullptr ? windows_->shape().memory_bytes() : 0);
   }
   uint64_t memory_bytes() const;

@@ -58,8 +58,9 @@ struct RandomModel : RandomHostModel {
       : RandomHostModel(of),
         model(gpu::DeviceModel::load(GgufFile::from_memory(bytes, "random.gguf"), {}, 0)) {}
 
-  std::unique_ptr<gpu::DeviceBatch> batch(const Recipe& recipe, int n) const {
+  std::unique_ptr<gpu::DeviceBatch> batch(const Recipe& recipe, int n, uint64_t budget_bytes = 0) const {
     gpu::BatchOptions options;
+    options.budget_bytes = budget_bytes;
     options.recipe = recipe;
     options.n_sequences = n;
     options.context_tokens = text.size();

@@ -158,6 +158,17 @@ TEST_F(DeviceWindows, TakeNoMoreThanTheirWindows) {
   EXPECT_THROW(RandomModel(kGemma2).batch(Recipe::parse("selfindex"), 1), Error);
 }
 
+// Windows count, and what is measured of each sequence.
+TEST_F(DeviceWindows, BudgetsHoldToTheByte) {
+  const RandomModel m(kGemma3);
+  for (const char* name : {"full", "turbo4", "selfindex"}) {
+    const Recipe recipe = Recipe::parse(name);
+    const uint64_t n_bytes = m.batch(recipe, 2)->reserved_bytes();
+    EXPECT_EQ(m.batch(recipe, 2, n_bytes)->reserved_bytes(), n_bytes) << name;
+    EXPECT_THROW(m.batch(recipe, 2, n_bytes - 1), Error) << name;
+  }
+}
+
 // More chunks than plans are kept at least: the second pass makes none. (0 both times where there is no
 // cuDNN.)
 TEST(DevicePlans, OfALongPromptAreAllKept) {
