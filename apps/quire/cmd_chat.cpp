@@ -256,7 +256,7 @@ int hold(Engine& engine, const ChatOptions& options, AnySession& session, SavedS
 int chat_on_device(const ChatOptions& options, const SessionOptions& session_options, SavedSequence& saved) {
   OnDevice device(options.device, options.model);
   saved.check_model(device.engine());
-  DeviceHeldSession session(device.begin(options.sampling, session_options, saved.n_saved_tokens(), SIZE_MAX,
+  DeviceHeldSession session(device.begin(options.sampling, session_options, saved.n_room_tokens(), SIZE_MAX,
                                          saved.loads() || saved.saves()));
   return hold(device.engine(), options, session, saved);
 }
@@ -266,7 +266,7 @@ int run(ChatOptions& options) {
   const EngineOptions engine_options = options.model.engine_options();
   SessionOptions session_options = options.model.session_options();
   const bool on_device = gpu::device_number(options.device) >= 0;
-  if (on_device) check_device_flags(options.model, options.sampling);
+  if (on_device) check_device_flags(options.model);
   SavedSequence saved(options.kv_files, options.model, session_options);
   if (options.first.file == "-")
     throw Error("chat reads its turns from stdin, so -f - cannot be the first message");

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <utility>
 
@@ -216,16 +217,16 @@ Generation generate(AnySession& session, const RunOptions& options) {
 struct RunResult {
   PrefillResult prefill;
   Generation generation;
-  std::string trouble;  // with saving
+  std::exception_ptr trouble;  // with saving
 };
 
-// Why it cannot be saved, which must not cost what was generated; empty: it was, or need not be.
-std::string try_save(SavedSequence& saved, const AnySession& session) {
+// Why it cannot be saved, which must not cost what was generated; nullptr: it was, or need not be.
+std::exception_ptr try_save(SavedSequence& saved, const AnySession& session) {
   try {
     if (saved.saves()) saved.save(session);
-    return {};
-  } catch (const Error& error) {
-    return error.what();
+    return nullptr;
+  } catch (const std::exception&) {
+    return std::current_exception();
   }
 }
 
@@ -244,7 +245,7 @@ bool continue_text(const Engine& engine, const RunOptions& options, const std::s
 }
 
 int finish_run(const RunResult& result) {
-  if (!result.trouble.empty()) throw Error(result.trouble);
+  if (result.trouble != nullptr) std::rethrow_exception(result.trouble);
   return result.generation.finish == FinishReason::kInterrupted ? kInterrupted : kOk;
 }
 
@@ -278,7 +279,7 @@ int run_there(RunOptions& options, const SessionOptions& session_options, const 
   const size_t n_wanted = saved.loads() ? saved.n_joined_tokens(both_forms(device.engine(), options, text))
                                         : encode(device.engine(), options, text).size();
   const size_t n_most = n_wanted + std::min(options.sampling.token_limit(), SIZE_MAX - n_wanted);
-  DeviceHeldSession held(device.begin(options.sampling, session_options, saved.n_saved_tokens(), n_most,
+  DeviceHeldSession held(device.begin(options.sampling, session_options, saved.n_room_tokens(), n_most,
                                       saved.loads() || saved.saves()));
   RunResult result;
   if (!continue_text(device.engine(), options, text, saved, held, result)) return kInterrupted;
@@ -300,7 +301,7 @@ int run(RunOptions& options) {
   if (options.model.chat_template_given() && !options.chat) throw Error("a chat template needs --chat");
   if (options.kv_files.append && options.kv_files.load.empty()) throw Error("--append needs --load-kv");
   const bool on_device = gpu::device_number(options.device) >= 0;
-  if (on_device) check_device_flags(options.model, options.sampling);
+  if (on_device) check_device_flags(options.model);
   SavedSequence saved(options.kv_files, options.model, session_options);
   const bool may_lack = saved.loads() && !options.input.given() && isatty(STDIN_FILENO) != 0;
   const std::string text = may_lack ? "" : read_text(options.input, LastNewline::kDrop);

@@ -55,12 +55,11 @@ std::string outside_text(const gpu::DeviceBatch::Outside& outside) {
 
 }  // namespace
 
-void check_device_flags(const ModelOptions& model, const SamplingFlags& sampling) {
-  const char* what = sampling.options.repeat_penalty != 1.0 ? "--repeat-penalty"
-                     : model.step_tokens != 0               ? "--chunk"
-                     : model.ram_mb != 0                    ? "--kv-ram-mb"
-                     : model.precise                        ? "--precise"
-                                                            : nullptr;
+void check_device_flags(const ModelOptions& model) {
+  const char* what = model.step_tokens != 0 ? "--chunk"
+                     : model.ram_mb != 0    ? "--kv-ram-mb"
+                     : model.precise        ? "--precise"
+                                            : nullptr;
   if (what != nullptr)
     throw Error(std::string(what) + " is for --device cpu: the CUDA device does not do it");
 }
@@ -74,18 +73,17 @@ OnDevice::OnDevice(const std::string& device, const ModelOptions& options)
   load_seconds_ = seconds_since(start);
 }
 
-gpu::DeviceSession& OnDevice::begin(const SamplingFlags& flags, const SessionOptions& session, size_t n_saved,
+gpu::DeviceSession& OnDevice::begin(const SamplingFlags& flags, const SessionOptions& session, size_t n_room,
                                     size_t n_tokens, bool has_file) {
   const auto start = Clock::now();
   const SamplingOptions& sampling = flags.options;
   const size_t context = context_tokens_ = context_of(session, engine_->config());
   gpu::BatchOptions options;
   recipe_ = options.recipe = session.recipe;
-  // A sequence that was cut holds more coded pages than its tokens alone would: with its tail there is room.
-  const size_t at_least = n_saved > 0 ? n_saved + session.recipe.tail_tokens : 1;
-  options.context_tokens = std::min(std::max({n_tokens, at_least, size_t{1}}), std::max(context, size_t{1}));
-  options.sampling = {sampling.temperature, sampling.top_k, sampling.top_p,
-                      sampling.min_p,       sampling.seed,  {}};
+  options.context_tokens = std::min(std::max({n_tokens, n_room, size_t{1}}), std::max(context, size_t{1}));
+  options.sampling = {sampling.temperature,    sampling.top_k,        sampling.top_p,
+                      sampling.min_p,          sampling.seed,         {},
+                      sampling.repeat_penalty, sampling.repeat_last_n};
   if (flags.ignore_end) options.sampling.banned = end_tokens(engine_->tokenizer());
   options.budget_bytes = options_.engine_options().kv_budget_bytes;
   options.choice_tokens =

@@ -15,7 +15,7 @@
 namespace quire::cli {
 
 // Throws Error for what only the CPU does.
-void check_device_flags(const ModelOptions& model, const SamplingFlags& sampling);
+void check_device_flags(const ModelOptions& model);
 
 class OnDevice {
  public:
@@ -25,9 +25,9 @@ class OnDevice {
   Engine& engine() { return *engine_; }
   const gpu::DeviceModel& model() const { return *model_; }
   const gpu::DeviceSession& session() const { return *session_; }
-  // Reserves room for n_tokens, or for the whole context where that is less; n_saved of them come from a
-  // file. has_file: its cache is loaded or saved; Error where the recipe's cannot be.
-  gpu::DeviceSession& begin(const SamplingFlags& sampling, const SessionOptions& session, size_t n_saved,
+  // Reserves room for n_tokens, or for the whole context where that is less; at least for n_room, what a file
+  // needs. has_file: a cache is loaded or saved; Error where the recipe's cannot be.
+  gpu::DeviceSession& begin(const SamplingFlags& sampling, const SessionOptions& session, size_t n_room,
                             size_t n_tokens, bool has_file);
 
   // Figures of a run, without the members that are for saved sequences.

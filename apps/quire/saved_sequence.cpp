@@ -62,6 +62,14 @@ void SavedSequence::save(const AnySession& session) {
   save_seconds = seconds_since(start);
 }
 
+size_t SavedSequence::n_room_tokens() const {
+  if (!saved_) return 0;
+  const SavedCache& cache = saved_->cache();
+  const auto most = std::max_element(cache.n_sealed.begin(), cache.n_sealed.end());
+  const size_t n_coded = most == cache.n_sealed.end() ? 0 : *most * kTokensPerPage;
+  return std::max(n_saved_tokens(), n_coded > 0 ? n_coded + cache.recipe.tail_tokens : 0);
+}
+
 size_t SavedSequence::n_joined_tokens(const Prompt& prompt) const {
   if (prompt.whole.empty()) return n_saved_tokens();
   const bool is_behind =

@@ -43,8 +43,10 @@ class SavedSequence {
 
   // Of what was loaded together with the prompt, as join() will have it. Before load().
   size_t n_joined_tokens(const Prompt& prompt) const;
-  // What a session for it needs room for.
   size_t n_saved_tokens() const { return saved_ ? saved_->tokens().size() : 0; }
+  // Tokens of a context whose coded pages are as many as the file has: more than its tokens where these were
+  // cut after they were coded. Before load().
+  size_t n_room_tokens() const;
 
   // Before a session is made.
   void check_model(const Engine& engine) const;

@@ -4,17 +4,18 @@
 #include <array>
 #include <cstdint>
 
+#include "engine/random_state.h"
+
 namespace quire {
 
-// xoshiro256** (Blackman and Vigna, "Scrambled linear pseudorandom number generators", 2021), its state
-// filled by splitmix64. The distributions of <random> differ between libraries, so none is used.
+// The distributions of <random> differ between libraries, so none is used.
 class Random {
  public:
-  explicit Random(uint64_t seed);
+  explicit Random(uint64_t seed) { seed_random(seed, state_.data()); }
 
-  uint64_t next();
-  // Evenly in [0, 1), with all 53 bits of a double.
-  double uniform() { return static_cast<double>(next() >> 11) * 0x1.0p-53; }
+  uint64_t next() { return next_random(state_.data()); }
+  // Evenly in [0, 1).
+  double uniform() { return uniform_of(next()); }
 
  private:
   std::array<uint64_t, 4> state_;

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "engine/session_file.h"
+#include "model/token_ids.h"
 
 namespace quire {
 namespace {
@@ -109,12 +110,7 @@ void Session::restore(const SavedSession& saved) {
 
 PrefillResult Session::prefill(std::span<const int32_t> tokens, const PrefillOptions& options) {
   check_room(tokens_.size() + tokens.size());
-  for (const int32_t id : tokens) {
-    if (id < 0 || static_cast<size_t>(id) >= engine_.config().vocabulary) {
-      throw Error("token id " + std::to_string(id) + " is outside the vocabulary of " +
-                  std::to_string(engine_.config().vocabulary) + " tokens");
-    }
-  }
+  check_token_ids(tokens, engine_.config().vocabulary);
   const size_t n_before = tokens_.size();
   PrefillResult result;
   result.n_reused = cache_.n_tokens();

@@ -22,15 +22,17 @@ constexpr bool is_small(int n_sequences) { return n_sequences <= kMostVectors; }
 
 // What a step writes to. [n_sequences][..] each.
 struct StepBuffers {
-  StepBuffers(const ModelConfig& config, int n_sequences);
+  StepBuffers(const ModelConfig& config, const BatchOptions& options);
   uint64_t size_bytes() const;
 
-  cuda::DeviceBuffer tokens, n_before, exact_tokens, random, step, banned;
-  cuda::DeviceBuffer cosine, sine;
+  cuda::DeviceBuffer tokens, n_before, exact_tokens, all_tokens, random, step, banned;
+  cuda::DeviceBuffer history, seen;  // where a penalty looks back
+  cuda::DeviceBuffer cosine, sine, window_cosine, window_sine;
   cuda::DeviceBuffer x, weighted, square_sums;
   cuda::DeviceBuffer qkv, queries, attended, hidden, logits;
   cuda::DeviceBuffer rounded;  // bf16 activations of large batches
   cuda::DeviceBuffer gate_up;  // of large batches
+  cuda::DeviceBuffer branch;   // what a part adds to the stream, where a norm is behind it
 };
 
 struct DeviceBatch::Parts {
@@ -38,6 +40,9 @@ struct DeviceBatch::Parts {
 
   HeadShape heads() const;
   Angles angles(float* cosine, float* sine) const;
+  // Of layers with a window where they turn otherwise; half 0: none does.
+  Angles window_angles(float* cosine, float* sine) const;
+  bool turns_otherwise(int layer) const;
   HeadWeights head_weights(int layer) const;
   StepState state() const;
   void record_step(bool with_attention);
@@ -46,6 +51,13 @@ struct DeviceBatch::Parts {
   void record_heads(int layer, bool with_attention);
   const float* attended(bool with_attention) const;
   Vectors vectors(const cuda::DeviceBuffer& x, int width, bool normed) const;
+  int n_choices() const;
+  int history_stride() const { return static_cast<int>(options.context_tokens) + 1; }
+  // n tokens of a sequence from position `first` on, on the device.
+  void note_tokens(int sequence, int first, const int32_t* tokens, int n);
+  // x += branch, behind its norm; `next_weight` and what is written for the next product as in BranchOut.
+  void add_branch(const float* norm, const float* next_weight);
+  void cap(float* logits, int n);
   void choose(int first, int n, bool advances);
   void put(const cuda::DeviceBuffer& to, int sequence, int32_t value);
   void send_lengths(int sequence);
@@ -86,8 +98,10 @@ class Prefill {
   const int chunk_;
   const RowsBefore before_;
   const int stride_;  // rows of all tokens, whole pages
-  cuda::DeviceBuffer tokens_, x_, rounded_, qkv_, queries_, attended_, gate_up_, cosine_, sine_, keys_,
-      values_;
+  void add_part(const DeviceMatrix& matrix, const uint16_t* rows, int n, const float* norm, float* x);
+
+  cuda::DeviceBuffer tokens_, x_, rounded_, qkv_, queries_, attended_, gate_up_, cosine_, sine_, branch_,
+      keys_, values_;
 };
 
 }  // namespace quire::gpu

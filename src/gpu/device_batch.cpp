@@ -5,9 +5,11 @@
 #include <string>
 
 #include "base/device_error.h"
+#include "engine/random_state.h"
 #include "format/frame.h"
 #include "gpu/batch_parts.h"
 #include "gpu/fill.h"
+#include "model/token_ids.h"
 
 namespace quire::gpu {
 
@@ -30,6 +32,10 @@ void check_options(const BatchOptions& options, const ModelConfig& config) {
   if (!(sampling.temperature >= 0 && std::isfinite(sampling.temperature))) {
     throw Error("the temperature must be 0 or more, not " + std::to_string(sampling.temperature));
   }
+  if (!(sampling.repeat_penalty >= 0.01 && sampling.repeat_penalty <= 100)) {
+    throw Error("the repeat penalty must be between 0.01 and 100, not " +
+                std::to_string(sampling.repeat_penalty));
+  }
   if (sampling.temperature > 0 && (sampling.top_k < 1 || sampling.top_k > kMostChoices)) {
     throw Error("sampling on the CUDA device needs --top-k from 1 to " + std::to_string(kMostChoices) +
                 ", not " + std::to_string(sampling.top_k));
@@ -37,27 +43,15 @@ void check_options(const BatchOptions& options, const ModelConfig& config) {
 }
 
 CacheShape cache_shape(const ModelConfig& c, const BatchOptions& options) {
-  return {static_cast<int>(c.n_layers),
+  const Geometry geometry = c.geometry();
+  int n_full = 0;
+  for (size_t layer = 0; layer < c.n_layers; ++layer) n_full += geometry.is_windowed(layer) ? 0 : 1;
+  return {n_full,
           {static_cast<int>(c.n_heads), static_cast<int>(c.n_kv_heads), static_cast<int>(c.head_dim)},
           c.query_scale,
           options.n_sequences,
-          static_cast<int>(options.context_tokens)};
-}
-
-// State of engine/random.h for a seed.
-void seed_random(uint64_t seed, uint64_t* state) {
-  for (int i = 0; i < 4; ++i) state[i] = splitmix64(seed + static_cast<uint64_t>(i) * 0x9e3779b97f4a7c15);
-}
-
-// A number of the generator less.
-void step_random(uint64_t* s) {
-  const uint64_t shifted = s[1] << 17;
-  s[2] ^= s[0];
-  s[3] ^= s[1];
-  s[1] ^= s[2];
-  s[0] ^= s[3];
-  s[2] ^= shifted;
-  s[3] = s[3] << 45 | s[3] >> 19;
+          static_cast<int>(options.context_tokens),
+          c.score_softcap};
 }
 
 const DeviceModel::Parts* checked(const DeviceModel::Parts* model, const BatchOptions& options) {
@@ -76,7 +70,7 @@ DeviceBatch::Parts::Parts(const DeviceModel::Parts& model_in, const BatchOptions
       sender(sizeof(int32_t) * static_cast<size_t>(n)),
       cache(cache_shape(model.config, options), options.recipe, model.config.geometry(), facts,
             options.budget_bytes),
-      buffers(model.config, n),
+      buffers(model.config, options),
       ring(static_cast<size_t>(kRing) * static_cast<size_t>(n)) {
   std::vector<uint64_t> random(4 * static_cast<size_t>(n));
   for (int i = 0; i < n; ++i)
@@ -109,7 +103,7 @@ void DeviceBatch::Parts::copy_pages(const std::vector<cuda::PageCopy>& copies) {
 
 void DeviceBatch::Parts::empty(int sequence) {
   std::vector<cuda::PageCopy> none;
-  cache.pages().crop(sequence, 0, none);
+  cache.crop(sequence, 0, none);
 }
 
 void DeviceBatch::Parts::mark() { marks[n_asked++ % kRing].record(stream); }
@@ -130,12 +124,7 @@ size_t DeviceBatch::n_tokens(int sequence) const {
 }
 
 void DeviceBatch::check_ids(std::span<const int32_t> tokens) const {
-  const size_t vocabulary = parts_->model.config.vocabulary;
-  for (const int32_t id : tokens) {
-    if (id >= 0 && static_cast<size_t>(id) < vocabulary) continue;
-    throw Error("token id " + std::to_string(id) + " is outside the vocabulary of " +
-                std::to_string(vocabulary) + " tokens");
-  }
+  check_token_ids(tokens, parts_->model.config.vocabulary);
 }
 
 bool DeviceBatch::prefill(int sequence, std::span<const int32_t> tokens, const PromptOptions& options) {
@@ -178,7 +167,7 @@ void DeviceBatch::resume(int sequence, std::span<const float> logits) {
 void DeviceBatch::set_draws(int sequence, uint64_t n_draws) {
   uint64_t state[4];
   seed_random(parts_->options.sampling.seed + static_cast<uint64_t>(sequence), state);
-  for (uint64_t i = 0; i < n_draws; ++i) step_random(state);
+  for (uint64_t i = 0; i < n_draws; ++i) next_random(state);
   send(parts_->buffers.random.as<uint64_t>() + 4 * sequence, state, sizeof state, parts_->stream);
 }
 
@@ -207,11 +196,13 @@ void DeviceBatch::save(int sequence, Cache& to) {
   parts_->cache.save(sequence, to, parts_->stream);
 }
 
-void DeviceBatch::load(int sequence, const Cache& from) {
+void DeviceBatch::load(int sequence, const Cache& from, std::span<const int32_t> tokens) {
   if (!gives_rows()) refuse_recipe("load caches");
+  QUIRE_CHECK(tokens.size() == from.n_tokens());
   Parts& p = *parts_;
   // A file may say anything, and here all layers share one list of coded pages.
   for (size_t layer = 0; layer < p.model.config.n_layers && p.cache.recipe().seals(); ++layer) {
+    if (p.cache.place(static_cast<int>(layer)).has_window) continue;
     const size_t n_coded = from.store().view(layer, from.n_tokens()).n_sealed() * kPageTokens;
     if (n_coded == from.coded_tokens()) continue;
     throw Error("the cache has " + std::to_string(n_coded) + " coded tokens in layer " +
@@ -225,6 +216,10 @@ void DeviceBatch::load(int sequence, const Cache& from) {
   try {
     p.send_lengths(sequence);
     p.cache.load(sequence, from, p.stream);
+    if (p.options.sampling.penalises()) {
+      send(p.buffers.history.as<int32_t>() + int64_t{sequence} * p.history_stride(), tokens.data(),
+           tokens.size_bytes(), p.stream);
+    }
   } catch (...) {
     p.empty(sequence);
     throw;
@@ -281,7 +276,7 @@ std::vector<float> DeviceBatch::logits(int sequence) {
 
 void DeviceBatch::crop(int sequence, size_t n_tokens) {
   std::vector<cuda::PageCopy> copies;
-  parts_->cache.pages().crop(sequence, static_cast<int>(n_tokens), copies);
+  parts_->cache.crop(sequence, static_cast<int>(n_tokens), copies);
   if (n_tokens == 0) parts_->cache.forget_fetched(sequence, parts_->stream);
   parts_->copy_pages(copies);
   parts_->send_lengths(sequence);
@@ -294,6 +289,8 @@ void DeviceBatch::fork(int from, int to) {
   p.cache.fork(from, to, p.stream);
   p.copy_pages(copies);
   p.send_lengths(to);
+  p.note_tokens(to, 0, p.buffers.history.as<int32_t>() + int64_t{from} * p.history_stride(),
+                p.cache.pages().n_tokens(to));
   cuda::check(cudaMemcpyAsync(p.buffers.tokens.as<int32_t>() + to, p.buffers.tokens.as<int32_t>() + from,
                               sizeof(int32_t), cudaMemcpyDeviceToDevice, p.stream),
               "copying a token");
@@ -342,7 +339,14 @@ void DeviceBatch::fill_random(int sequence, size_t n_tokens, uint64_t seed) {
   // Queries are as random as rows.
   const PromptRows rows = {values.as<uint16_t>(), keys.as<uint16_t>(), values.as<uint16_t>(), stride, 0};
   const int n_coded = pages.coded_tokens(sequence) / kPageTokens;
-  for (int layer = 0; layer < static_cast<int>(p.model.config.n_layers); ++layer) {
+  if (const WindowPages* windows = p.cache.windows(); windows != nullptr) {
+    seed = splitmix64(seed);
+    fill_normal(reinterpret_cast<uint16_t*>(windows->ring(sequence)),
+                static_cast<int64_t>(windows->ring_bytes() / 2), 1, seed, format, p.stream);
+  }
+  for (int i = 0; i < static_cast<int>(p.model.config.n_layers); ++i) {
+    const auto [layer, has_window] = p.cache.place(i);
+    if (has_window) continue;
     for (int first = 0; first < n_coded; first += kPages) {
       seed = splitmix64(seed);
       fill_normal(keys.as<uint16_t>(), n_numbers, 1, seed, format, p.stream);

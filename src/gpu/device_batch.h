@@ -21,7 +21,7 @@ class Cache;
 
 namespace quire::gpu {
 
-// As engine/sampler.h has them; penalties are not for the device.
+// As engine/sampler.h has them.
 struct DeviceSampling {
   double temperature = 0;
   int32_t top_k = 40;  // 1 to 1024, where the temperature is not 0
@@ -29,6 +29,10 @@ struct DeviceSampling {
   double min_p = 0.05;
   uint64_t seed = 0;  // of sequence 0; the others' follow
   std::vector<int32_t> banned = {};
+  double repeat_penalty = 1;  // 1: none
+  int32_t repeat_last_n = 64;
+
+  bool penalises() const { return repeat_penalty != 1 && repeat_last_n != 0; }
 };
 
 struct BatchOptions {
@@ -87,7 +91,8 @@ class DeviceBatch {
   // Until nothing is under way.
   void wait();
 
-  // Of the last step (or prefill) of a sequence, [vocabulary].
+  // Of the last step (or prefill) of a sequence, [vocabulary]: those of banned tokens are -inf, and recent
+  // ones are penalised.
   std::vector<float> logits(int sequence);
 
   // Forgets all tokens from n_tokens on, none of which is coded, or all; the next step wants set_token().
@@ -96,12 +101,13 @@ class DeviceBatch {
   void fork(int from, int to);
 
   // Between a sequence and a cache of the CPU, of the recipe and model of this batch, where the receiver is
-  // empty. load() throws Error for more tokens, or coded ones, than there is room for. What was chosen behind
-  // them is not part of it: see resume().
+  // empty. load() throws Error for more tokens, or coded ones, than there is room for; `tokens` are those of
+  // the rows. What was chosen behind them is not part of it: see resume().
   void save(int sequence, Cache& to);
-  void load(int sequence, const Cache& from);
+  void load(int sequence, const Cache& from, std::span<const int32_t> tokens);
 
-  // Bytes of pages in use, and of all that was reserved for them.
+  // Bytes of pages in use; and of all that was reserved for pages, with what is measured of each sequence:
+  // what a budget is held against where no rows lie outside.
   uint64_t cache_bytes() const;
   uint64_t reserved_bytes() const;
   // Everything on the device but the weights.

@@ -54,6 +54,7 @@ DeviceCache::DeviceCache(const CacheShape& shape, const Recipe& recipe, const Ge
       exact_page_bytes_(
           size(int64_t{4} * kPageTokens * shape.heads.head_dim * shape.heads.n_kv_heads * shape.n_layers)),
       sender_(sizeof(int32_t) * std::max(pages_.exact_table().size(), pages_.coded_table().size())) {
+  place_layers(geometry);
   check(recipe, facts, budget_bytes);
   const auto n = size(shape.n_sequences);
   const PagesShape& pages = pages_.shape();
@@ -86,12 +87,40 @@ DeviceCache::DeviceCache(const CacheShape& shape, const Recipe& recipe, const Ge
         SignVqState(shape.heads, shape.n_layers, shape.n_sequences, shape.most_tokens, recipe_.full_rows);
   }
   reserve_attention();
+  if (!window_tokens_.empty()) {
+    windows_ = std::make_unique<WindowPages>(window_shape());
+    window_workspace_ = cuda::DeviceBuffer(attention_bytes());
+    window_workspace_.fill(0);
+  }
   reserve_offloaded(budget_bytes);
   send_tables(nullptr);
   cuda::wait_for(nullptr);
 }
 
+void DeviceCache::place_layers(const Geometry& geometry) {
+  for (size_t layer = 0; layer < geometry.n_layers; ++layer) {
+    const bool has_window = geometry.is_windowed(layer);
+    places_.push_back(
+        {static_cast<int>(has_window ? window_tokens_.size() : full_layers_.size()), has_window});
+    if (has_window) {
+      window_tokens_.push_back(static_cast<int>(geometry.window_tokens[layer]));
+    } else {
+      full_layers_.push_back(layer);
+    }
+  }
+  QUIRE_CHECK(full_layers_.size() == size(shape_.n_layers));
+}
+
+WindowShape DeviceCache::window_shape() const {
+  return {shape_.heads, recipe_.format, window_tokens_, shape_.n_sequences, shape_.most_tokens};
+}
+
 void DeviceCache::check(const Recipe& recipe, const ModelFacts& facts, uint64_t budget_bytes) const {
+  if (shape_.score_cap != 0 && (recipe_.kind == AttentionKind::kSparse || is_signvq())) {
+    throw Error("recipe '" + recipe.text() +
+                "' chooses rows, which the CUDA device does not do for a model that caps its scores: use "
+                "--device cpu");
+  }
   if (recipe_.seals() && facts.key_biases != nullptr) {
     throw Error(
         "recipe '" + recipe.text() +
@@ -105,7 +134,12 @@ void DeviceCache::check(const Recipe& recipe, const ModelFacts& facts, uint64_t 
     throw Error("coded pages of signvq may take 128 GiB on the CUDA device, not " + std::to_string(coded) +
                 " bytes");
   }
-  const uint64_t wanted = n * size(pages.all_exact_pages()) * exact_page_bytes_ + coded;
+  uint64_t wanted = n * size(pages.all_exact_pages()) * exact_page_bytes_ + coded;
+  if (!window_tokens_.empty()) wanted += window_shape().memory_bytes();
+  if (is_signvq()) {
+    wanted +=
+        SignVqState::memory_bytes(shape_.heads, shape_.n_layers, shape_.n_sequences, shape_.most_tokens);
+  }
   if (recipe_.offloads) return check_offloaded(budget_bytes, wanted);
   if (budget_bytes == 0 || wanted <= budget_bytes) return;
   throw Error("the caches of " + std::to_string(n) + " sequences of " + std::to_string(shape_.most_tokens) +
@@ -123,19 +157,20 @@ void DeviceCache::put_frames(const Recipe& recipe, const Geometry& geometry, con
   frames_memory_ = cuda::DeviceBuffer(numbers.size() * sizeof(float));
   const float* base = frames_memory_.as<float>();
   for (size_t layer = 0; layer < size(shape_.n_layers); ++layer) {
+    const size_t of_model = full_layers_[layer];
     const auto put = [&](size_t part, size_t head, const float* from) {
       if (from != nullptr)
         std::copy_n(from, d, numbers.data() + part * all + layer * layer_numbers + head * d);
     };
     for (size_t head = 0; head < n_heads; ++head) {
-      const HeadFrames frames = statistics.frames(layer, head);
+      const HeadFrames frames = statistics.frames(of_model, head);
       put(0, head, frames.key.mean);
       put(1, head, frames.key.balance);
       put(2, head, frames.key.signs);
       put(3, head, frames.value.mean);
       put(4, head, frames.value.signs);
     }
-    const HeadFrames some = statistics.frames(layer, 0);
+    const HeadFrames some = statistics.frames(of_model, 0);
     const auto at = [&](size_t part, const float* there) {
       return there != nullptr ? base + part * all + layer * layer_numbers : nullptr;
     };
@@ -143,6 +178,12 @@ void DeviceCache::put_frames(const Recipe& recipe, const Geometry& geometry, con
                        {at(3, some.value.mean), nullptr, at(4, some.value.signs)}});
   }
   frames_memory_.write(numbers.data(), frames_memory_.size_bytes());
+}
+
+size_t DeviceCache::attention_bytes() const {
+  const HeadShape& h = shape_.heads;
+  return cuda::workspace_bytes(shape_.n_sequences, h.n_kv_heads, h.n_heads / h.n_kv_heads, h.head_dim,
+                               cuda::block_count());
 }
 
 void DeviceCache::reserve_attention() {
@@ -163,8 +204,7 @@ void DeviceCache::reserve_attention() {
     workspace_.fill(0);
     return;
   }
-  workspace_ = cuda::DeviceBuffer(cuda::workspace_bytes(
-      shape_.n_sequences, h.n_kv_heads, h.n_heads / h.n_kv_heads, h.head_dim, cuda::block_count()));
+  workspace_ = cuda::DeviceBuffer(attention_bytes());
   workspace_.fill(0);
   if (!recipe_.seals()) return;
   other_out_ = floats(n_outputs * size(h.head_dim));
@@ -205,7 +245,13 @@ void DeviceCache::reserve_offloaded(uint64_t budget_bytes) {
 }
 
 uint64_t DeviceCache::used_bytes() const {
-  return size(pages_.used_exact_pages()) * exact_page_bytes_ +
+  uint64_t in_windows = 0;
+  for (int s = 0; windows_ != nullptr && s < shape_.n_sequences; ++s) {
+    const int n_pages = (pages_.n_tokens(s) + kPageTokens - 1) / kPageTokens;
+    in_windows += size(std::min(n_pages, windows_->shape().ring_pages())) * windows_->shape().layer_bytes() *
+                  window_tokens_.size();
+  }
+  return in_windows + size(pages_.used_exact_pages()) * exact_page_bytes_ +
          size(pages_.used_coded_pages()) *
              size(coded_layout_.head_bytes() * shape_.heads.n_kv_heads * shape_.n_layers);
 }
@@ -213,10 +259,12 @@ uint64_t DeviceCache::used_bytes() const {
 uint64_t DeviceCache::memory_bytes() const {
   uint64_t total = signs_.memory_bytes();
   if (offloaded_ != nullptr) total += offloaded_->memory_bytes();
+  if (windows_ != nullptr) total += windows_->shape().memory_bytes();
   for (const cuda::DeviceBuffer* buffer :
-       {&exact_, &coded_, &staged_, &exact_table_, &coded_table_, &first_tokens_, &sink_pages_, &sink_tokens_,
-        &iota_, &due_from_, &due_to_, &frames_memory_, &workspace_, &log_sums_, &other_out_, &other_log_sums_,
-        &framed_, &bias_, &n_read_}) {
+       {&exact_,          &coded_,         &staged_,      &exact_table_, &coded_table_,
+        &first_tokens_,   &sink_pages_,    &sink_tokens_, &iota_,        &due_from_,
+        &due_to_,         &frames_memory_, &workspace_,   &log_sums_,    &other_out_,
+        &other_log_sums_, &framed_,        &bias_,        &n_read_,      &window_workspace_}) {
     total += buffer->size_bytes();
   }
   return total;
@@ -248,6 +296,13 @@ ExactPages DeviceCache::exact_pages(int layer) const {
 
 uint8_t* DeviceCache::exact_page(int number) const {
   return exact_.as<uint8_t>() + size(number) * exact_page_bytes_;
+}
+
+void DeviceCache::crop(int sequence, int n_tokens, std::vector<cuda::PageCopy>& copies) {
+  const int n_now = pages_.n_tokens(sequence);
+  if (windows_ != nullptr) windows_->check_cut(sequence, n_now, n_tokens);
+  pages_.crop(sequence, n_tokens, copies);
+  if (windows_ != nullptr) windows_->cut(sequence, n_now, n_tokens);
 }
 
 void DeviceCache::copy_page(int from, int to, cuda::Stream stream) {

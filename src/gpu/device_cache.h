@@ -14,6 +14,7 @@
 #include "gpu/sequence_pages.h"
 #include "gpu/signvq_state.h"
 #include "gpu/step_kernels.h"
+#include "gpu/window_pages.h"
 #include "kernels/cuda/device_buffer.h"
 #include "kernels/cuda/encode.h"
 #include "kernels/cuda/signvq_attention.h"
@@ -22,11 +23,19 @@
 namespace quire::gpu {
 
 struct CacheShape {
-  int n_layers;
+  int n_layers;  // of the model that see all tokens
   HeadShape heads;
   float scale;  // of scores
   int n_sequences;
-  int most_tokens;  // of a sequence
+  int most_tokens;      // of a sequence
+  float score_cap = 0;  // as in cuda::DecodeAttention
+};
+
+// Where a layer of the model is kept: as the layer-th of those that see all tokens, or of those with a
+// window.
+struct LayerPlace {
+  int layer;
+  bool has_window;
 };
 
 // Which pages a sequence had, and room to decode some at a time.
@@ -38,6 +47,7 @@ struct RowsBefore {
 };
 constexpr int kOpenedPages = 32;
 
+// Layers are counted among those that see all tokens, but where a LayerPlace or a window is spoken of.
 class DeviceCache {
  public:
   // Reserves all pages. Throws Error where they exceed the budget (0: none) or facts are missing, DeviceError
@@ -50,8 +60,19 @@ class DeviceCache {
   const SequencePages& pages() const { return pages_; }
   const DeviceRecipe& recipe() const { return recipe_; }
   uint64_t used_bytes() const;
-  uint64_t reserved_bytes() const { return exact_.size_bytes() + coded_.size_bytes(); }
+  uint64_t reserved_bytes() const {
+    return exact_.size_bytes() + coded_.size_bytes() + signs_.memory_bytes() +
+           (windows_ != nullptr ? windows_->shape().memory_bytes() : 0);
+  }
   uint64_t memory_bytes() const;
+  // Of a layer of the model.
+  LayerPlace place(int layer) const { return places_[static_cast<size_t>(layer)]; }
+  // Layers with a window; nullptr: there are none.
+  WindowPages* windows() { return windows_.get(); }
+  const WindowPages* windows() const { return windows_.get(); }
+  // A sequence is cut to n_tokens: all of it. Throws Error, with nothing changed, as SequencePages::crop()
+  // and WindowPages::check_cut().
+  void crop(int sequence, int n_tokens, std::vector<cuda::PageCopy>& copies);
   // Rows outside the device; nullptr: there are none.
   OffloadedPages* offloaded() { return offloaded_.get(); }
   // Whatever is on the device of a sequence's rows that lie outside was of another text. In the order of the
@@ -67,6 +88,9 @@ class DeviceCache {
 
   // Attention of a step's queries [n_sequences][n_heads][head_dim], to `out`, the same. May be captured.
   void attend(int layer, const float* queries, const int32_t* exact_tokens, float* out, cuda::Stream stream);
+  // The same of a layer with a window; n_tokens: of each sequence, the step's own among them.
+  void attend_window(int layer, const float* queries, const int32_t* n_tokens, float* out,
+                     cuda::Stream stream);
   // Codes the pages of all sequences that are due, and sends the tables.
   void seal_due(cuda::Stream stream);
   // Rows of a sequence of n tokens into the pages that pages() gave it, coded from page first_coded on where
@@ -86,7 +110,7 @@ class DeviceCache {
   void load(int sequence, const Cache& from, cuda::Stream stream);
   // Before seal_rows(), where codes are made of the sequence's own tokens: of the n rows from 0 on.
   void measure_rows(int sequence, int layer, const PromptRows& rows, int n, cuda::Stream stream);
-  // What `to` is coded by becomes what `from` is.
+  // What `to` is coded by, and its windows, become what `from` has.
   void fork(int from, int to, cuda::Stream stream);
   // All layers of an exact page.
   void copy_page(int from, int to, cuda::Stream stream);
@@ -108,6 +132,8 @@ class DeviceCache {
   };
 
   static PagesShape pages_shape(const CacheShape& shape, const DeviceRecipe& recipe);
+  void place_layers(const Geometry& geometry);
+  WindowShape window_shape() const;
   static CodedLayout coded_layout(const DeviceRecipe& recipe, int head_dim);
   static CodedLayout staged_layout(const DeviceRecipe& recipe, int head_dim);
   // Refuses what can be known before anything is reserved.
@@ -115,6 +141,7 @@ class DeviceCache {
   void check_offloaded(uint64_t budget_bytes, uint64_t other_bytes) const;
   OffloadShape offload_shape() const;
   void put_frames(const Recipe& recipe, const Geometry& geometry, const ModelFacts& facts);
+  size_t attention_bytes() const;  // of workspace
   void reserve_attention();
   void reserve_offloaded(uint64_t budget_bytes);
   cuda::SparsePages coded_planes(int layer) const;
@@ -142,6 +169,9 @@ class DeviceCache {
 
   CacheShape shape_;
   DeviceRecipe recipe_;
+  std::vector<LayerPlace> places_;   // [layer of the model]
+  std::vector<size_t> full_layers_;  // which of the model see all tokens
+  std::vector<int> window_tokens_;   // of the others
   SequencePages pages_;
   CodedLayout coded_layout_;
   CodedLayout staged_layout_;
@@ -153,6 +183,8 @@ class DeviceCache {
   cuda::DeviceBuffer frames_memory_;
   std::vector<Frames> frames_;  // [layer]
   cuda::DeviceBuffer workspace_, log_sums_, other_out_, other_log_sums_, framed_, bias_, n_read_;
+  std::unique_ptr<WindowPages> windows_;
+  cuda::DeviceBuffer window_workspace_;
   cuda::SparsePlan plan_{};
   cuda::SignVqPlan signvq_plan_{};
   SignVqState signs_;

@@ -27,7 +27,9 @@ Attention attention_of(const CacheShape& shape, const float* queries, float* out
 }  // namespace
 
 cuda::DecodeAttention DeviceCache::attention(const float* queries, float* out, float* log_sums) const {
-  return attention_of<cuda::DecodeAttention>(shape_, queries, out, log_sums, workspace_.as<void>());
+  auto a = attention_of<cuda::DecodeAttention>(shape_, queries, out, log_sums, workspace_.as<void>());
+  a.score_cap = shape_.score_cap;
+  return a;
 }
 
 cuda::SparseAttention DeviceCache::sparse_attention(int layer, const float* queries,
@@ -131,7 +133,22 @@ void DeviceCache::attend_exact(int layer, const float* queries, const int32_t* e
   cuda::attend_exact(a, recipe_.format, stream);
 }
 
-// Of coded pages, but for the sinks; the output as it is outside of the frame.
+void DeviceCache::attend_window(int layer, const float* queries, const int32_t* n_tokens, float* out,
+                                cuda::Stream stream) {
+  const ExactPages pages = windows_->pages(layer);
+  cuda::DecodeAttention a = attention(queries, out, log_sums_.as<float>());
+  a.workspace = window_workspace_.as<void>();
+  a.keys = pages.keys;
+  a.values = pages.values;
+  a.page_table = pages.page_table;
+  a.page_table_stride = pages.page_table_stride;
+  a.n_tokens = n_tokens;
+  a.window = windows_->window(layer);
+  cuda::attend_exact(a, recipe_.format, stream);
+}
+
+// Of coded pages, but for the sinks; the output as it is outside of the frame. Capped scores are those of
+// keys that are not centred, so what centring takes off is added before.
 void DeviceCache::attend_coded(int layer, const float* queries, float* out, cuda::Stream stream) {
   const Frames& frames = frames_[static_cast<size_t>(layer)];
   const cuda::SparsePages planes = coded_planes(layer);
@@ -144,13 +161,15 @@ void DeviceCache::attend_coded(int layer, const float* queries, float* out, cuda
   a.page_table_stride = pages_.coded_stride();
   a.n_tokens = first_tokens_.as<int32_t>();
   a.first_token = recipe_.sink_tokens;
+  const bool is_capped = a.score_cap != 0;
+  if (is_capped) a.score_bias = bias_.as<float>();
   if (recipe_.kind == AttentionKind::kTurbo) {
     cuda::attend_turbo(a, recipe_.key_bits, recipe_.value_bits, stream);
   } else {
     cuda::attend_panels(a, recipe_.keys, stream);
   }
-  unframe_outputs(shape_.heads, shape_.n_sequences, frames.values, bias_.as<float>(), out,
-                  other_log_sums_.as<float>(), stream);
+  unframe_outputs(shape_.heads, shape_.n_sequences, frames.values, is_capped ? nullptr : bias_.as<float>(),
+                  out, other_log_sums_.as<float>(), stream);
 }
 
 }  // namespace quire::gpu

@@ -34,6 +34,7 @@ class DeviceCache::Transfer {
       : cache_(cache),
         heads_(cache.shape_.heads),
         stream_(stream),
+        sequence_(sequence),
         n_(cache.pages_.n_tokens(sequence)),
         n_coded_(cache.pages_.coded_tokens(sequence) / kPageTokens),
         coded_(cache.pages_.coded_table().data() + ptrdiff_t{sequence} * cache.pages_.coded_stride()),
@@ -43,11 +44,24 @@ class DeviceCache::Transfer {
         rows_(2 * side_ * size(heads_.n_kv_heads)),
         staged_(size(cache.staged_layout_.head_bytes() * heads_.n_kv_heads)) {}
 
-  int n_coded() const { return n_coded_; }
+  // Of a layer of the model, when the CPU has it.
+  LayerContents contents(LayerPlace place, const LayerLayout& layout) const {
+    if (!place.has_window) return {static_cast<size_t>(n_coded_), 0, {}};
+    const auto n_lost = static_cast<size_t>(cache_.windows_->n_lost(sequence_, n_));
+    return {0, std::max(n_lost, layout.left_behind(static_cast<size_t>(n_))), {}};
+  }
 
   // A layer's memory in the order of store/blocks.cpp.
-  std::vector<uint8_t> layer_bytes(int layer, const LayerLayout& layout) {
+  std::vector<uint8_t> layer_bytes(LayerPlace place, const LayerLayout& layout) {
     std::vector<uint8_t> bytes;
+    if (place.has_window) {
+      for (auto first = static_cast<int>(contents(place, layout).n_left); first < n_; first += kPageTokens) {
+        cache_.windows_->read(sequence_, place.layer, first / kPageTokens, rows_.data());
+        add_open(std::min(kPageTokens, n_ - first), layout.open, bytes);
+      }
+      return bytes;
+    }
+    const int layer = place.layer;
     if (n_coded_ > 0 && layout.sink_tokens > 0) add_sinks(layer, layout, bytes);
     if (n_coded_ > 0) add_coded(layer, layout.sealed, bytes);
     for (int first = n_coded_ * kPageTokens, i = 0; first < n_; first += kPageTokens, ++i) {
@@ -57,7 +71,16 @@ class DeviceCache::Transfer {
     return bytes;
   }
 
-  void put_layer(int layer, const LayerView& view) {
+  void put_layer(LayerPlace place, const LayerView& view) {
+    if (place.has_window) {
+      const auto n_left = static_cast<int>(view.left_pages);
+      for (int i = n_left; kPageTokens * i < n_; ++i) {
+        take_open(view, i - n_left, std::min(kPageTokens, n_ - kPageTokens * i));
+        cache_.windows_->write(sequence_, place.layer, i, rows_.data());
+      }
+      return;
+    }
+    const int layer = place.layer;
     if (view.sinks != nullptr) {
       for (int head = 0; head < heads_.n_kv_heads; ++head) {
         std::memcpy(keys(head), view.sink_keys(size(head)), view.layer->sink_key_bytes());
@@ -67,12 +90,7 @@ class DeviceCache::Transfer {
     }
     for (int i = 0; i < n_coded_; ++i) put_coded(layer, view, i);
     for (int first = n_coded_ * kPageTokens, i = 0; first < n_; first += kPageTokens, ++i) {
-      const int n_rows = std::min(kPageTokens, n_ - first);
-      for (int head = 0; head < heads_.n_kv_heads; ++head) {
-        turn_keys_back(view.keys(size(head), size(n_coded_ + i)), n_rows, heads_.head_dim, keys(head));
-        std::memcpy(values(head), view.values(size(head), size(n_coded_ + i)),
-                    size(n_rows * heads_.head_dim) * sizeof(uint16_t));
-      }
+      take_open(view, n_coded_ + i, std::min(kPageTokens, n_ - first));
       write_exact(layer, exact_[i]);
     }
   }
@@ -134,6 +152,15 @@ class DeviceCache::Transfer {
     }
   }
 
+  // An open page of the CPU, to rows_.
+  void take_open(const LayerView& view, int page, int n_rows) {
+    for (int head = 0; head < heads_.n_kv_heads; ++head) {
+      turn_keys_back(view.keys(size(head), size(page)), n_rows, heads_.head_dim, keys(head));
+      std::memcpy(values(head), view.values(size(head), size(page)),
+                  size(n_rows * heads_.head_dim) * sizeof(uint16_t));
+    }
+  }
+
   void put_coded(int layer, const LayerView& view, int i) {
     const SealedLayout& sealed = view.layer->sealed;
     for (int head = 0; head < heads_.n_kv_heads; ++head) {
@@ -187,6 +214,7 @@ class DeviceCache::Transfer {
   DeviceCache& cache_;
   const HeadShape heads_;
   const cuda::Stream stream_;
+  const int sequence_;
   const int n_;
   const int n_coded_;
   const int32_t* coded_;
@@ -200,14 +228,15 @@ class DeviceCache::Transfer {
 void DeviceCache::save(int sequence, Cache& to, cuda::Stream stream) {
   cuda::wait_for(stream);
   Transfer transfer(*this, sequence, stream);
-  const std::vector<LayerContents> contents(static_cast<size_t>(shape_.n_layers),
-                                            {static_cast<size_t>(transfer.n_coded()), 0, {}});
-  int layer = 0;
+  std::vector<LayerContents> contents;
+  for (size_t i = 0; i < places_.size(); ++i)
+    contents.push_back(transfer.contents(places_[i], to.store().layer_layout(i)));
+  size_t layer = 0;
   std::vector<uint8_t> bytes;
   size_t n_taken = 0;
   to.restore(static_cast<size_t>(pages_.n_tokens(sequence)), contents, [&](std::span<std::byte> block) {
     if (n_taken == bytes.size()) {
-      bytes = transfer.layer_bytes(layer, to.store().layer_layout(static_cast<size_t>(layer)));
+      bytes = transfer.layer_bytes(places_[layer], to.store().layer_layout(layer));
       ++layer;
       n_taken = 0;
     }
@@ -215,15 +244,20 @@ void DeviceCache::save(int sequence, Cache& to, cuda::Stream stream) {
     std::memcpy(block.data(), bytes.data() + n_taken, block.size());
     n_taken += block.size();
   });
-  QUIRE_CHECK(n_taken == bytes.size() && layer == shape_.n_layers);
+  QUIRE_CHECK(n_taken == bytes.size() && layer == places_.size());
 }
 
 void DeviceCache::load(int sequence, const Cache& from, cuda::Stream stream) {
   cuda::wait_for(stream);
   Transfer transfer(*this, sequence, stream);
   const auto n = static_cast<size_t>(pages_.n_tokens(sequence));
-  for (int layer = 0; layer < shape_.n_layers; ++layer)
-    transfer.put_layer(layer, from.store().view(static_cast<size_t>(layer), n));
+  int n_lost = 0;
+  for (size_t layer = 0; layer < places_.size(); ++layer) {
+    const LayerView view = from.store().view(layer, n);
+    transfer.put_layer(places_[layer], view);
+    n_lost = std::max(n_lost, kPageTokens * static_cast<int>(view.left_pages));
+  }
+  if (windows_ != nullptr) windows_->restore(sequence, n_lost);
   cuda::wait_for(nullptr);  // writes may return before the device has them
 }
 

@@ -73,6 +73,7 @@ void DeviceCache::seal_own(int sequence, cuda::Stream stream) {
 }
 
 void DeviceCache::fork(int from, int to, cuda::Stream stream) {
+  if (windows_ != nullptr) windows_->fork(from, to, pages_.n_tokens(from), stream);
   if (is_signvq() && pages_.coded_tokens(from) > 0) signs_.fork(from, to, stream);
 }
 

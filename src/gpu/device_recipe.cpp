@@ -131,16 +131,6 @@ DeviceRecipe device_recipe(const Recipe& recipe, const std::string& text) {
 }
 
 void check_model(const ModelConfig& config) {
-  const ModelFamily& family = *config.family;
-  const char* lacks = family.post_norms                        ? "norms behind its parts"
-                      : family.activation != Activation::kSilu ? "an activation other than SiLU"
-                      : !config.window_tokens.empty()          ? "layers with a window"
-                      : config.score_softcap != 0 || config.logit_softcap != 0 ? "soft caps"
-                                                                               : nullptr;
-  if (lacks != nullptr) {
-    throw Error("models of the family '" + std::string(family.architecture) + "' have " + lacks +
-                ", which the CUDA device does not do: use --device cpu");
-  }
   if (!cuda::has_kernels(static_cast<int>(config.head_dim))) {
     throw Error(
         "the CUDA device has kernels for heads of 64, 80, 96, 128 and 256 values, and the model's have " +

@@ -43,8 +43,8 @@ struct DeviceRecipe {
 // Throws Error of one sentence, with the recipe's text in it, for what only the CPU does.
 DeviceRecipe device_recipe(const Recipe& recipe, const std::string& text);
 
-// Throws Error of one sentence, which names the family or the number, for a model that has steps or sizes
-// that the device has no kernels for.
+// Throws Error of one sentence, which names the number, for a model that has sizes that the device has no
+// kernels for.
 void check_model(const ModelConfig& config);
 
 }  // namespace quire::gpu

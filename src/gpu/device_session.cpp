@@ -20,7 +20,7 @@ DeviceSession::DeviceSession(Engine& engine, const DeviceModel& model, const Bat
     : engine_(engine),
       recipe_(options.recipe),
       draws_(options.sampling.temperature > 0),
-      bans_(!options.sampling.banned.empty()),
+      changes_logits_(!options.sampling.banned.empty() || options.sampling.penalises()),
       context_tokens_(context_tokens),
       batch_(model, options, engine.facts(options.recipe)) {
   QUIRE_CHECK(options.n_sequences == 1 && context_tokens <= options.context_tokens);
@@ -124,7 +124,8 @@ void DeviceSession::restore(const SavedSession& saved) {
   options.context_tokens = context_tokens_;
   Session session(engine_, options);
   session.restore(saved);
-  if (session.cache().n_tokens() > 0) batch_.load(0, session.cache());
+  if (session.cache().n_tokens() > 0)
+    batch_.load(0, session.cache(), std::span(session.tokens()).first(session.cache().n_tokens()));
   tokens_ = session.tokens();
   if (session.logits().empty() || session.cache().n_tokens() < tokens_.size()) return;
   if (draws_) batch_.set_draws(0, n_draws_);
@@ -142,7 +143,7 @@ uint64_t DeviceSession::save(const std::string& path) {
   Cache cache = engine_.make_cache(recipe_, *pool);
   if (batch_.n_tokens(0) > 0) batch_.save(0, cache);
   std::vector<float> logits;
-  if (has_logits_ && !bans_ && batch_.n_tokens(0) > 0) logits = batch_.logits(0);
+  if (has_logits_ && !changes_logits_ && batch_.n_tokens(0) > 0) logits = batch_.logits(0);
   return save_sequence({engine_, cache, tokens_, logits}, path);
 }
 

@@ -43,7 +43,7 @@ class DeviceSession {
   Engine& engine_;
   Recipe recipe_;
   bool draws_;
-  bool bans_;  // logits of what is never chosen are lost
+  bool changes_logits_;  // of what is never chosen, or penalised
   size_t context_tokens_;
   DeviceBatch batch_;
   std::vector<int32_t> tokens_;

@@ -1,5 +1,6 @@
 #include "gpu/gemv.h"
 
+#include "gpu/device/activation.cuh"
 #include "gpu/device/launch.cuh"
 #include "kernels/cuda/device/warp.cuh"
 
@@ -215,7 +216,7 @@ __global__ void __launch_bounds__(kThreads, kResident)
 }
 
 __global__ void __launch_bounds__(kThreads, kResident)
-    gated_kernel(const __grid_constant__ Task task, float* out, int rows) {
+    gated_kernel(const __grid_constant__ Task task, Activation activation, float* out, int rows) {
   __shared__ Partial partial;
   let_next_begin();
   multiply_tile(task, partial);
@@ -224,7 +225,7 @@ __global__ void __launch_bounds__(kThreads, kResident)
   if (vector >= task.vectors.n) return;
   const float gate = total(partial, vector, row);
   const float up = total(partial, vector, row + 8);
-  out[(int64_t)vector * rows + (int)blockIdx.x * 8 + row] = gate / (1.0f + __expf(-gate)) * up;
+  out[(int64_t)vector * rows + (int)blockIdx.x * 8 + row] = activated(gate, activation) * up;
 }
 
 Task task_of(const DeviceMatrix& m, const Vectors& vectors) {
@@ -261,14 +262,15 @@ void multiply_add(const DeviceMatrix& matrix, const Vectors& vectors, const Stre
   launch_step(add_kernel, grid_of(task), kThreads, 0, stream, task, out, matrix.rows);
 }
 
-void multiply_gated(const DeviceMatrix& gate_up, const Vectors& vectors, float* out, cuda::Stream stream) {
+void multiply_gated(const DeviceMatrix& gate_up, const Vectors& vectors, Activation activation, float* out,
+                    cuda::Stream stream) {
   check_task(gate_up, vectors);
   const int n = gate_up.rows / 2;
   QUIRE_CHECK(n % 8 == 0);
   const Task task = {
       gate_up.data, gate_up.data + (int64_t)n * gate_up.columns, 8, n - 1, n - 1, gate_up.columns, n / 8,
       vectors};
-  launch_step(gated_kernel, grid_of(task), kThreads, 0, stream, task, out, n);
+  launch_step(gated_kernel, grid_of(task), kThreads, 0, stream, task, activation, out, n);
 }
 
 }  // namespace quire::gpu

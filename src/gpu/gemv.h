@@ -11,6 +11,7 @@
 
 #include "gpu/device_matrix.h"
 #include "kernels/cuda/attention.h"
+#include "model/families.h"
 
 namespace quire::gpu {
 
@@ -40,7 +41,9 @@ struct StreamOut {
 void multiply_add(const DeviceMatrix& matrix, const Vectors& vectors, const StreamOut& out,
                   cuda::Stream stream);
 
-// out [n][rows / 2] = silu(gate) * up, the first half of the rows being the gate. rows / 2: a multiple of 8.
-void multiply_gated(const DeviceMatrix& gate_up, const Vectors& vectors, float* out, cuda::Stream stream);
+// out [n][rows / 2] = activation(gate) * up, the first half of the rows being the gate. rows / 2: a multiple
+// of 8.
+void multiply_gated(const DeviceMatrix& gate_up, const Vectors& vectors, Activation activation, float* out,
+                    cuda::Stream stream);
 
 }  // namespace quire::gpu

@@ -16,9 +16,13 @@ class LibraryAttention {
   LibraryAttention& operator=(const LibraryAttention&) = delete;
 
   // By the library, or where it is not built in, not found or refuses the sizes, by our own kernel. `out` is
-  // bf16 in any case. Plans of a shape are made at its first use, and those used last are kept. Throws
+  // bf16 in any case. Windows and caps are for our own kernel. Plans of a shape are made at its first use,
+  // and those used last are kept: as many as a prompt that fills `stride` has chunks, at least. Throws
   // DeviceError where memory is refused.
   void attend(const PromptAttention& attention, cuda::Stream stream);
+
+  // Plans that were made so far, those that the library does not have among them.
+  uint64_t n_plans_made() const;
 
   // Memory that plans share.
   uint64_t memory_bytes() const;

@@ -69,6 +69,9 @@ class Loader {
     put_rows(layer.down.data, prefix + "ffn_down.weight", width, config_.ffn_width);
     put_vector(layer.attention_norm, file_.tensor(prefix + "attn_norm.weight"), width);
     put_vector(layer.ffn_norm, file_.tensor(prefix + "ffn_norm.weight"), width);
+    if (layer.output_norm == nullptr) return;
+    put_vector(layer.output_norm, file_.tensor(prefix + "post_attention_norm.weight"), width);
+    put_vector(layer.down_norm, file_.tensor(prefix + "post_ffw_norm.weight"), width);
   }
 
   void put(const void* to, const void* from, size_t n_bytes) {

@@ -6,18 +6,11 @@
 
 namespace quire::gpu {
 
-namespace {
-
-// Enough rows for products to be bound by arithmetic.
-constexpr int kChunkTokens = 2048;
-
-}  // namespace
-
 Prefill::Prefill(DeviceBatch::Parts& parts, int sequence, std::span<const int32_t> tokens)
     : parts_(parts),
       sequence_(sequence),
       n_(static_cast<int>(tokens.size())),
-      chunk_(std::min(n_, kChunkTokens)),
+      chunk_(std::min(n_, kPromptChunk)),
       before_(parts.cache.rows_before(sequence)),
       stride_((before_.n_tokens + n_ + kPageTokens - 1) / kPageTokens * kPageTokens),
       tokens_(tokens.size_bytes()) {
@@ -35,8 +28,10 @@ Prefill::Prefill(DeviceBatch::Parts& parts, int sequence, std::span<const int32_
   queries_ = buffer(n, q_width, sizeof(uint16_t));
   attended_ = buffer(n, q_width, sizeof(uint16_t));
   gate_up_ = buffer(n, 2 * c.ffn_width, sizeof(float));
-  cosine_ = buffer(n, std::max<size_t>(1, c.rope.half()), sizeof(float));
-  sine_ = buffer(n, std::max<size_t>(1, c.rope.half()), sizeof(float));
+  const size_t half = std::max({size_t{1}, c.rope.half(), c.window_rope ? c.window_rope->half() : 0});
+  cosine_ = buffer(n, half, sizeof(float));
+  sine_ = buffer(n, half, sizeof(float));
+  if (c.family->post_norms) branch_ = buffer(n, c.width, sizeof(float));
   keys_ = buffer(n_padded, kv_width, sizeof(uint16_t));
   values_ = buffer(n_padded, kv_width, sizeof(uint16_t));
   tokens_.write(tokens.data(), tokens.size_bytes());
@@ -48,26 +43,45 @@ bool Prefill::run(const PromptOptions& options) {
   const Weights& w = parts_.model.weights;
   const auto width = static_cast<int>(c.width);
   embed_rows(w.embedding, c.embedding_scale, tokens_.as<int32_t>(), n_, x_.as<float>(), parts_.stream);
+  parts_.note_tokens(sequence_, before_.n_tokens, tokens_.as<int32_t>(), n_);
   const int last_in_chunk = (n_ - 1) % chunk_;
   const PromptRows rows = {
       queries_.as<uint16_t>() + static_cast<size_t>(last_in_chunk) * c.n_heads * c.head_dim,
       keys_.as<uint16_t>(), values_.as<uint16_t>(), stride_, 0};
+  DeviceCache& cache = parts_.cache;
+  const int n_before = before_.n_tokens;
   for (int layer = 0; layer < static_cast<int>(c.n_layers); ++layer) {
     if (options.stop_flag != nullptr && options.stop_flag->load(std::memory_order_relaxed)) return false;
-    if (before_.n_tokens > 0) parts_.cache.take_rows(before_, layer, rows, parts_.stream);
+    const LayerPlace place = cache.place(layer);
+    if (n_before > 0 && !place.has_window) cache.take_rows(before_, place.layer, rows, parts_.stream);
+    if (n_before > 0 && place.has_window)
+      cache.windows()->take(sequence_, place.layer, n_before, rows, parts_.stream);
     for (int first = 0; first < n_; first += chunk_) run_chunk(layer, first, std::min(chunk_, n_ - first));
-    parts_.cache.put_prompt(sequence_, layer, rows, before_.n_tokens + n_, before_.n_coded_pages,
-                            parts_.stream);
+    if (place.has_window) {
+      cache.windows()->put(sequence_, place.layer, rows, n_before, n_before + n_, parts_.stream);
+    } else {
+      cache.put_prompt(sequence_, place.layer, rows, n_before + n_, before_.n_coded_pages, parts_.stream);
+    }
     if (!options.progress && options.stop_flag == nullptr) continue;
     cuda::wait_for(parts_.stream);
     if (options.progress) options.progress((layer + 1.0) / static_cast<double>(c.n_layers));
   }
   const float* last = x_.as<float>() + static_cast<int64_t>(n_ - 1) * width;
   normalise_rows(last, w.output_norm, c.norm_epsilon, 1, width, rounded_.as<uint16_t>(), parts_.stream);
-  parts_.gemm.multiply(w.head, rounded_.as<uint16_t>(), 1,
-                       parts_.buffers.logits.as<float>() + static_cast<int64_t>(sequence_) * w.head.rows,
-                       w.head.rows, false, parts_.stream);
+  float* logits = parts_.buffers.logits.as<float>() + static_cast<int64_t>(sequence_) * w.head.rows;
+  parts_.gemm.multiply(w.head, rounded_.as<uint16_t>(), 1, logits, w.head.rows, false, parts_.stream);
+  parts_.cap(logits, 1);
   return true;
+}
+
+// x [n][width] += rows * matrix^T, behind a norm where there is one.
+void Prefill::add_part(const DeviceMatrix& matrix, const uint16_t* rows, int n, const float* norm, float* x) {
+  const ModelConfig& c = parts_.model.config;
+  const auto width = static_cast<int>(c.width);
+  if (norm == nullptr) return parts_.gemm.multiply(matrix, rows, n, x, width, true, parts_.stream);
+  parts_.gemm.multiply(matrix, rows, n, branch_.as<float>(), width, false, parts_.stream);
+  add_normed(branch_.as<float>(), norm, c.norm_epsilon, n, width, {x, nullptr, nullptr, nullptr},
+             parts_.stream);
 }
 
 void Prefill::run_chunk(int layer, int first, int n) {
@@ -80,7 +94,10 @@ void Prefill::run_chunk(int layer, int first, int n) {
   const int position = before_.n_tokens + first;
   float* x = x_.as<float>() + static_cast<int64_t>(first) * width;
   auto* rounded = rounded_.as<uint16_t>();
-  const Angles angles = parts_.angles(cosine_.as<float>(), sine_.as<float>());
+  const LayerPlace place = parts_.cache.place(layer);
+  const Angles angles = parts_.turns_otherwise(layer)
+                            ? parts_.window_angles(cosine_.as<float>(), sine_.as<float>())
+                            : parts_.angles(cosine_.as<float>(), sine_.as<float>());
   normalise_rows(x, w.attention_norm, c.norm_epsilon, n, width, rounded, stream);
   parts_.gemm.multiply(w.qkv, rounded, n, qkv_.as<float>(), w.qkv.rows, false, stream);
   make_angles(angles, position, n, stream);
@@ -89,13 +106,14 @@ void Prefill::run_chunk(int layer, int first, int n) {
       {queries_.as<uint16_t>(), keys_.as<uint16_t>(), values_.as<uint16_t>(), stride_, position}, stream);
   parts_.prompt_attention.attend(
       {format, n, position, heads.n_heads, heads.n_kv_heads, heads.head_dim, queries_.as<uint16_t>(),
-       keys_.as<uint16_t>(), values_.as<uint16_t>(), stride_, c.query_scale, attended_.as<uint16_t>()},
+       keys_.as<uint16_t>(), values_.as<uint16_t>(), stride_, c.query_scale, attended_.as<uint16_t>(),
+       place.has_window ? parts_.cache.windows()->window(place.layer) : 0, c.score_softcap},
       stream);
-  parts_.gemm.multiply(w.output, attended_.as<uint16_t>(), n, x, width, true, stream);
+  add_part(w.output, attended_.as<uint16_t>(), n, w.output_norm, x);
   normalise_rows(x, w.ffn_norm, c.norm_epsilon, n, width, rounded, stream);
   parts_.gemm.multiply(w.gate_up, rounded, n, gate_up_.as<float>(), w.gate_up.rows, false, stream);
-  gate_rows(gate_up_.as<float>(), n, static_cast<int>(c.ffn_width), rounded, stream);
-  parts_.gemm.multiply(w.down, rounded, n, x, width, true, stream);
+  gate_rows(gate_up_.as<float>(), n, static_cast<int>(c.ffn_width), c.family->activation, rounded, stream);
+  add_part(w.down, rounded, n, w.down_norm, x);
 }
 
 }  // namespace quire::gpu

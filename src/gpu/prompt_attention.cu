@@ -31,16 +31,16 @@ __device__ __forceinline__ uint16_t* shared_numbers() {
   return reinterpret_cast<uint16_t*>(cuda::shared_memory());
 }
 
-// Rows `begin` .. of keys or values; those from `end` on are zeros.
+// Rows `begin` .. of keys or values; those before `first` and from `end` on are zeros.
 template <int kDim>
-__device__ __forceinline__ void load_tile(const uint16_t* from, int begin, int end, uint16_t* to) {
+__device__ __forceinline__ void load_tile(const uint16_t* from, int begin, int first, int end, uint16_t* to) {
   constexpr int kParts = kDim / 8;
   for (int i = (int)threadIdx.x; i < kKeys * kParts; i += kThreads) {
     const int row = i / kParts;
     const int part = i % kParts;
-    const bool there = begin + row < end;
+    const bool there = begin + row >= first && begin + row < end;
     cuda::copy_ahead(cuda::shared_address(to + row * Tile<kDim>::kStride + 8 * part),
-                     from + (int64_t)(there ? begin + row : 0) * kDim + 8 * part, there ? 16 : 0);
+                     from + (int64_t)(there ? begin + row : first) * kDim + 8 * part, there ? 16 : 0);
   }
 }
 
@@ -94,18 +94,32 @@ __device__ __forceinline__ void score_tile(const Rows<T, kDim>& rows, const uint
   }
 }
 
-// Scores to weights, against the rows' new maxima; keys from `position` + 1 of row g on are not seen.
+// cap tanh(s / cap), all times log2(e).
+__device__ __forceinline__ float capped(float s, float cap) {
+  const float power = cuda::power_of_two(s * (2.0f * kLog2E / cap));  // exp(2 s / cap)
+  return cap - __fdividef(2.0f * cap, 1.0f + power);
+}
+
+// Scores to weights, against the rows' new maxima. Row g is at `position`: it sees keys up to there, and of
+// these those of its window.
 template <class T, int kDim>
-__device__ __forceinline__ void weigh(Rows<T, kDim>& rows, float (&scores)[kKeys / 8][4], int first_key,
-                                      int position, float scale) {
+__device__ __forceinline__ void weigh(const PromptAttention& a, Rows<T, kDim>& rows,
+                                      float (&scores)[kKeys / 8][4], int first_key, int position) {
   const int c = cuda::lane_index() % 4;
+  const float scale = a.scale * kLog2E;
+  const float cap = a.score_cap * kLog2E;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     float top = rows.top[half];
+    const int last_seen = position + 8 * half;
+    const int first_seen = a.window > 0 ? last_seen - a.window + 1 : 0;
     for (int tile = 0; tile < kKeys / 8; ++tile) {
       for (int j = 0; j < 2; ++j) {
         float& s = scores[tile][2 * half + j];
-        s = first_key + 8 * tile + 2 * c + j <= position + 8 * half ? s * scale : -CUDART_INF_F;
+        const int key = first_key + 8 * tile + 2 * c + j;
+        s *= scale;
+        if (cap > 0) s = capped(s, cap);
+        if (key > last_seen || key < first_seen) s = -CUDART_INF_F;
         top = fmaxf(top, s);
       }
     }
@@ -181,27 +195,28 @@ __global__ void __launch_bounds__(kThreads) prompt_kernel(const __grid_constant_
   const int64_t head_at = (int64_t)(head / (a.n_heads / a.n_kv_heads)) * a.stride * kDim;
   const int n_keys = a.first + min(begin + kQueries, a.n);
   const int n_tiles = (n_keys + kKeys - 1) / kKeys;
+  const int first_key = a.window > 0 ? max(0, a.first + begin - a.window + 1) : 0;
   const int row = begin + 16 * cuda::warp_index() + cuda::lane_index() / 4;
   uint16_t* stages = shared_numbers();
   const auto load = [&](int tile) {
     if (tile < n_tiles) {
       uint16_t* to = stages + tile % kStages * 2 * Tile<kDim>::kNumbers;
-      load_tile<kDim>(a.keys + head_at, tile * kKeys, n_keys, to);
-      load_tile<kDim>(a.values + head_at, tile * kKeys, n_keys, to + Tile<kDim>::kNumbers);
+      load_tile<kDim>(a.keys + head_at, tile * kKeys, first_key, n_keys, to);
+      load_tile<kDim>(a.values + head_at, tile * kKeys, first_key, n_keys, to + Tile<kDim>::kNumbers);
     }
     cuda::close_group();
   };
   Rows<T, kDim> rows;
-  load(0);
+  load(first_key / kKeys);
   load_queries(a, head, row, rows);
-  for (int tile = 0; tile < n_tiles; ++tile) {
+  for (int tile = first_key / kKeys; tile < n_tiles; ++tile) {
     load(tile + 1);
     cuda::wait_for_groups<1>();
     __syncthreads();
     const uint16_t* keys = stages + tile % kStages * 2 * Tile<kDim>::kNumbers;
     float scores[kKeys / 8][4];
     score_tile<T, kDim>(rows, keys, scores);
-    weigh<T, kDim>(rows, scores, tile * kKeys, a.first + row, a.scale * kLog2E);
+    weigh<T, kDim>(a, rows, scores, tile * kKeys, a.first + row);
     add_values<T, kDim>(rows, scores, keys + Tile<kDim>::kNumbers);
     __syncthreads();
   }

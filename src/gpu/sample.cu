@@ -5,6 +5,8 @@
 #include "gpu/device/launch.cuh"
 #include "kernels/cuda/device/warp.cuh"
 
+#include "engine/random_state.h"
+
 namespace quire::gpu {
 
 namespace {
@@ -129,20 +131,6 @@ __device__ void sort_keys(int n, Shared& shared) {
   }
 }
 
-__device__ uint64_t rotated_left(uint64_t x, int n) { return x << n | x >> (64 - n); }
-// xoshiro256**, as engine/random.h.
-__device__ double next_uniform(uint64_t* s) {
-  const uint64_t result = rotated_left(s[1] * 5, 7) * 9;
-  const uint64_t shifted = s[1] << 17;
-  s[2] ^= s[0];
-  s[3] ^= s[1];
-  s[1] ^= s[2];
-  s[0] ^= s[3];
-  s[2] ^= shifted;
-  s[3] = rotated_left(s[3], 45);
-  return (double)(result >> 11) * 0x1.0p-53;
-}
-
 // By one thread: shares of the n candidates become a draw.
 __device__ int draw(int n, const Choice& choice, uint64_t* random, Shared& shared) {
   if (choice.top_p < 1) {
@@ -166,12 +154,32 @@ __device__ int draw(int n, const Choice& choice, uint64_t* random, Shared& share
     shared.shares[i] = exp(((double)logit_of(shared.keys[i]) - best) / choice.temperature);
     all += shared.shares[i];
   }
-  double left = next_uniform(random) * all;
+  double left = uniform_of(next_random(random)) * all;
   for (int i = 0; i < n; ++i) {
     left -= shared.shares[i];
     if (left < 0) return id_of(shared.keys[i]);
   }
   return id_of(shared.keys[n - 1]);
+}
+
+// Every recent token once, however often it occurred.
+__device__ void penalise(float* logits, int n_choices, const int32_t* history, int n_known,
+                         const Choice& choice, uint32_t* seen) {
+  const int first = choice.repeat_last_n < 0 ? 0 : max(0, n_known - choice.repeat_last_n);
+  for (int i = first + (int)threadIdx.x; i < n_known; i += kThreads) {
+    const int id = history[i];
+    if (id < 0 || id >= n_choices) continue;
+    const uint32_t bit = 1u << (id % 32);
+    if (atomicOr(&seen[id / 32], bit) & bit) continue;
+    const float logit = logits[id];
+    logits[id] = logit > 0 ? logit / choice.repeat_penalty : logit * choice.repeat_penalty;
+  }
+  __syncthreads();
+  for (int i = first + (int)threadIdx.x; i < n_known; i += kThreads) {
+    const int id = history[i];
+    if (id >= 0 && id < n_choices) seen[id / 32] = 0;
+  }
+  __syncthreads();
 }
 
 __global__ void __launch_bounds__(kThreads)
@@ -181,6 +189,14 @@ __global__ void __launch_bounds__(kThreads)
   Shared& shared = *reinterpret_cast<Shared*>(memory);
   float* logits = all_logits + (int64_t)blockIdx.x * stride;
   const int sequence = first + (int)blockIdx.x;
+  if (choice.repeat_penalty != 1.0f) {
+    int32_t* history = out.history.tokens + (int64_t)sequence * out.history.stride;
+    const int n_before = out.n_before[sequence];
+    if (advances && threadIdx.x == 0) history[n_before] = out.tokens[sequence];
+    __syncthreads();
+    penalise(logits, n_choices, history, n_before + (advances ? 1 : 0), choice,
+             out.history.seen + (int64_t)sequence * seen_words(n_choices));
+  }
   for (int i = (int)threadIdx.x; i < choice.n_banned; i += kThreads) logits[choice.banned[i]] = -CUDART_INF_F;
   __syncthreads();
   int token = -1;

@@ -1,9 +1,10 @@
-// The choice of the next token on the device, in the order of engine/sampler.h: top-k, top-p, min-p,
+// The choice of the next token on the device, in the order of engine/sampler.h: penalty, top-k, top-p, min-p,
 // temperature, draw; with its generator, so that equal logits give equal tokens.
 #pragma once
 
 #include <cstdint>
 
+#include "base/half.h"
 #include "kernels/cuda/attention.h"
 
 namespace quire::gpu {
@@ -18,7 +19,17 @@ struct Choice {
   double min_p;
   const int32_t* banned;  // [n_banned] never chosen, on the device
   int n_banned;
+  float repeat_penalty;  // 1: none, and the history is not looked at
+  int repeat_last_n;     // tokens that are recent; -1: all
 };
+
+// What a sequence consists of, for the penalty, on the device.
+struct History {
+  int32_t* tokens;  // [n_sequences][stride]; a step's choice writes down the token that the step took in
+  int stride;
+  uint32_t* seen;  // [n_sequences][seen_words(n_choices)], zeros
+};
+QUIRE_INLINE constexpr int seen_words(int n_choices) { return (n_choices + 31) / 32; }
 
 // All on the device; `ring` may be memory of the host that the device sees.
 struct ChoiceOut {
@@ -28,6 +39,7 @@ struct ChoiceOut {
   uint32_t* step;     // choices so far: which row of the ring is written; += 1
   int32_t* ring;      // [ring_rows][n]
   int ring_rows;
+  History history;
 };
 
 // logits [n][stride], of which the first n_choices count; sequences first .. first + n - 1 of `out`. A token

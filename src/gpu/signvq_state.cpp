@@ -1,5 +1,6 @@
 #include "gpu/signvq_state.h"
 
+#include "base/error.h"
 #include "gpu/handles.h"
 
 namespace quire::gpu {
@@ -15,9 +16,10 @@ SignVqState::SignVqState(const HeadShape& heads, int n_layers, int n_sequences, 
   positions_ = buffer(positions());
   queries_ = buffer(channels());
   workspace_ = cuda::DeviceBuffer(cuda::measuring_bytes(heads.n_kv_heads, heads.head_dim, most_tokens));
-  kept_rows_ = cuda::DeviceBuffer(2 * 2 * cuda::kMostKeptRows * channels());
+  kept_rows_ = cuda::DeviceBuffer(wanted_kept_bytes());
   for (cuda::DeviceBuffer* all : {&means_, &balances_, &codebooks_, &positions_, &queries_, &kept_rows_})
     all->fill(0);
+  QUIRE_CHECK(memory_bytes() == memory_bytes(heads, n_layers, n_sequences, most_tokens));
 }
 
 uint64_t SignVqState::memory_bytes() const {
@@ -27,6 +29,13 @@ uint64_t SignVqState::memory_bytes() const {
     total += buffer->size_bytes();
   }
   return total;
+}
+
+uint64_t SignVqState::memory_bytes(const HeadShape& heads, int n_layers, int n_sequences, int most_tokens) {
+  const SignVqState sizes(heads, n_layers, n_sequences);
+  const auto n_places = static_cast<uint64_t>(n_layers) * static_cast<uint64_t>(n_sequences);
+  return 4 * n_places * (3 * sizes.channels() + sizes.words() + sizes.positions()) +
+         cuda::measuring_bytes(heads.n_kv_heads, heads.head_dim, most_tokens) + sizes.wanted_kept_bytes();
 }
 
 cuda::SignVqStatistics SignVqState::statistics(int layer) const {

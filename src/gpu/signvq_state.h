@@ -19,6 +19,8 @@ class SignVqState {
   SignVqState(const HeadShape& heads, int n_layers, int n_sequences, int most_tokens, int n_kept);
 
   uint64_t memory_bytes() const;
+  // Of a state made of these.
+  static uint64_t memory_bytes(const HeadShape& heads, int n_layers, int n_sequences, int most_tokens);
   int n_kept() const { return n_kept_; }
   // Of a layer, all sequences.
   cuda::SignVqStatistics statistics(int layer) const;
@@ -44,6 +46,10 @@ class SignVqState {
   void fork(int from, int to, cuda::Stream stream);
 
  private:
+  // Sizes alone.
+  SignVqState(const HeadShape& heads, int n_layers, int n_sequences)
+      : heads_(heads), n_layers_(n_layers), n_sequences_(n_sequences) {}
+  size_t wanted_kept_bytes() const { return 2 * 2 * cuda::kMostKeptRows * channels(); }
   // Numbers of a sequence and layer.
   size_t channels() const {
     return static_cast<size_t>(heads_.n_kv_heads) * static_cast<size_t>(heads_.head_dim);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "gpu/device/activation.cuh"
 #include "gpu/device/launch.cuh"
 #include "kernels/cuda/device/frame.cuh"
 
@@ -33,7 +34,7 @@ __device__ void turn(const Angles& angles, int row, int position) {
 }
 
 __global__ void begin_kernel(DeviceMatrix embedding, float scale, StepState state, Angles angles,
-                             EmbedOut out) {
+                             Angles window_angles, EmbedOut out) {
   const int row = (int)blockIdx.y;
   const int width = embedding.columns;
   const int at = (int)(blockIdx.x * blockDim.x + threadIdx.x);
@@ -41,7 +42,9 @@ __global__ void begin_kernel(DeviceMatrix embedding, float scale, StepState stat
   wait_for_inputs();
   if (blockIdx.x == 0) {
     turn(angles, row, state.n_before[row]);
+    turn(window_angles, row, state.n_before[row]);
     if (threadIdx.x == 0) state.exact_tokens[row] = state.n_before[row] + 1 - state.first[row];
+    if (threadIdx.x == 0 && state.all_tokens != nullptr) state.all_tokens[row] = state.n_before[row] + 1;
   }
   if (at >= width) return;  // whole half warps
   const float x = number(embedding.data + (int64_t)max(state.tokens[row], 0) * width + at) * scale;
@@ -156,7 +159,7 @@ __global__ void normalise_kernel(const float* x, const float* weight, float epsi
   }
 }
 
-__global__ void gate_kernel(const float* gate_up, int half, uint16_t* out) {
+__global__ void gate_kernel(const float* gate_up, int half, Activation activation, uint16_t* out) {
   const int at = (int)(blockIdx.x * blockDim.x + threadIdx.x);
   const int64_t row = blockIdx.y;
   let_next_begin();
@@ -164,7 +167,41 @@ __global__ void gate_kernel(const float* gate_up, int half, uint16_t* out) {
   if (at >= half) return;
   const float gate = gate_up[row * 2 * half + at];
   const float up = gate_up[row * 2 * half + half + at];
-  out[row * half + at] = rounded(gate / (1.0f + __expf(-gate)) * up, Format::kBF16);
+  out[row * half + at] = rounded(activated(gate, activation) * up, Format::kBF16);
+}
+
+// A block a row.
+__global__ void add_normed_kernel(const float* branch, const float* weight, float epsilon, int width,
+                                  BranchOut out) {
+  __shared__ float sums[kThreads / 32];
+  const int64_t row = (int64_t)blockIdx.x * width;
+  let_next_begin();
+  wait_for_inputs();
+  float sum = 0;
+  for (int i = (int)threadIdx.x; i < width; i += kThreads) sum += branch[row + i] * branch[row + i];
+  for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(cuda::kAllLanes, sum, step);
+  if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
+  __syncthreads();
+  sum = 0;
+  for (int i = 0; i < kThreads / 32; ++i) sum += sums[i];
+  const float scale = 1.0f / sqrtf(sum / (float)width + epsilon);
+  const unsigned half = 0xffffu << (threadIdx.x & 16);
+  for (int i = (int)threadIdx.x; i < width; i += kThreads) {  // whole half warps
+    const float x = out.x[row + i] + branch[row + i] * scale * weight[i];
+    out.x[row + i] = x;
+    if (out.weighted == nullptr) continue;
+    out.weighted[row + i] = x * out.next_weight[i];
+    float square = x * x;
+    for (int step = 8; step > 0; step /= 2) square += __shfl_xor_sync(half, square, step, 16);
+    if (i % kTileRows == 0) out.square_sums[(row + i) / kTileRows] = square;
+  }
+}
+
+__global__ void cap_kernel(float* logits, int64_t n, float cap) {
+  const int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+  let_next_begin();
+  wait_for_inputs();
+  if (at < n) logits[at] = cap * tanhf(logits[at] / cap);
 }
 
 __global__ void round_kernel(const float* x, int64_t n, uint16_t* out) {
@@ -181,10 +218,11 @@ __global__ void convert_kernel(uint16_t* x, int64_t n) {
 
 // A block a row of all KV heads.
 template <bool kBack>
-__global__ void pages_kernel(HeadShape s, PromptRows rows, int first, ExactPages pages,
-                             const int32_t* table) {
+__global__ void pages_kernel(HeadShape s, PromptRows rows, int first, ExactPages pages, const int32_t* table,
+                             int first_at) {
   const int row = (int)blockIdx.x;
-  const int page = table[row / kTokensPerPage];
+  const int at = first_at + row;
+  const int page = table[at / kTokensPerPage];
   for (int i = (int)threadIdx.x; i < 2 * s.n_kv_heads * s.head_dim; i += (int)blockDim.x) {
     const int kv_head = i / s.head_dim % s.n_kv_heads;
     const int d = i % s.head_dim;
@@ -192,7 +230,7 @@ __global__ void pages_kernel(HeadShape s, PromptRows rows, int first, ExactPages
     const cuda::RowPlane& plane = is_key ? pages.keys : pages.values;
     auto* side = reinterpret_cast<uint16_t*>(const_cast<uint8_t*>(plane.data) + page * plane.page_stride +
                                              kv_head * plane.head_stride);
-    uint16_t& in_page = side[row % kTokensPerPage * s.head_dim + d];
+    uint16_t& in_page = side[at % kTokensPerPage * s.head_dim + d];
     uint16_t& in_rows =
         (is_key ? rows.keys : rows.values)[((int64_t)kv_head * rows.stride + first + row) * s.head_dim + d];
     if (kBack) {
@@ -262,7 +300,7 @@ __global__ void unframe_kernel(HeadShape s, cuda::FramePlane plane, const float*
   for (int j = cuda::row_lane(); j < s.head_dim; j += cuda::kRowLanes) {
     out[j] = frame.mean != nullptr ? row[j] + frame.mean[j] : row[j];
   }
-  if (threadIdx.x == 0) log_sums[at] += bias[at];  // -inf stays: no row was read
+  if (threadIdx.x == 0 && bias != nullptr) log_sums[at] += bias[at];  // -inf stays: no row was read
 }
 
 dim3 grid(int columns, int rows) { return dim3(blocks(columns), static_cast<unsigned>(rows)); }
@@ -270,9 +308,9 @@ dim3 grid(int columns, int rows) { return dim3(blocks(columns), static_cast<unsi
 }  // namespace
 
 void begin_step(const DeviceMatrix& embedding, float scale, const StepState& state, int n,
-                const Angles& angles, const EmbedOut& out, cuda::Stream stream) {
+                const Angles& angles, const Angles& window_angles, const EmbedOut& out, cuda::Stream stream) {
   launch_step(begin_kernel, grid(embedding.columns, n), kThreads, 0, stream, embedding, scale, state, angles,
-              out);
+              window_angles, out);
 }
 
 void finish_step_heads(const HeadShape& shape, const float* qkv, const HeadWeights& weights,
@@ -311,8 +349,19 @@ void normalise_rows(const float* x, const float* weight, float epsilon, int n, i
               width, out);
 }
 
-void gate_rows(const float* gate_up, int n, int half, uint16_t* out, cuda::Stream stream) {
-  launch_step(gate_kernel, grid(half, n), kThreads, 0, stream, gate_up, half, out);
+void gate_rows(const float* gate_up, int n, int half, Activation activation, uint16_t* out,
+               cuda::Stream stream) {
+  launch_step(gate_kernel, grid(half, n), kThreads, 0, stream, gate_up, half, activation, out);
+}
+
+void add_normed(const float* branch, const float* weight, float epsilon, int n, int width,
+                const BranchOut& out, cuda::Stream stream) {
+  launch_step(add_normed_kernel, dim3(static_cast<unsigned>(n)), kThreads, 0, stream, branch, weight, epsilon,
+              width, out);
+}
+
+void cap_logits(float* logits, int64_t n, float cap, cuda::Stream stream) {
+  launch_step(cap_kernel, dim3(blocks(n)), kThreads, 0, stream, logits, n, cap);
 }
 
 void f16_to_bf16(uint16_t* x, int64_t n, cuda::Stream stream) {
@@ -325,16 +374,17 @@ void round_rows(const float* x, int64_t n, uint16_t* out, cuda::Stream stream) {
 }
 
 void copy_to_pages(const HeadShape& shape, const PromptRows& rows, int first, int n, const ExactPages& pages,
-                   const int32_t* table, cuda::Stream stream) {
+                   const int32_t* table, cuda::Stream stream, int at) {
   if (n <= 0) return;
-  pages_kernel<false><<<static_cast<unsigned>(n), kThreads, 0, stream>>>(shape, rows, first, pages, table);
+  pages_kernel<false>
+      <<<static_cast<unsigned>(n), kThreads, 0, stream>>>(shape, rows, first, pages, table, at);
   cuda::check(cudaGetLastError(), "copying rows to pages");
 }
 
 void copy_from_pages(const HeadShape& shape, const ExactPages& pages, const int32_t* table, int n,
-                     const PromptRows& rows, int first, cuda::Stream stream) {
+                     const PromptRows& rows, int first, cuda::Stream stream, int at) {
   if (n <= 0) return;
-  pages_kernel<true><<<static_cast<unsigned>(n), kThreads, 0, stream>>>(shape, rows, first, pages, table);
+  pages_kernel<true><<<static_cast<unsigned>(n), kThreads, 0, stream>>>(shape, rows, first, pages, table, at);
   cuda::check(cudaGetLastError(), "copying rows from pages");
 }
 

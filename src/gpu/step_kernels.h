@@ -8,6 +8,7 @@
 #include "gpu/device_matrix.h"
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/frame_plane.h"
+#include "model/families.h"
 
 namespace quire::gpu {
 
@@ -17,6 +18,7 @@ struct StepState {
   int32_t* n_before;      // [n] tokens in the cache before the step
   const int32_t* first;   // [n] of these so many first ones have left the exact pages
   int32_t* exact_tokens;  // [n] rows of exact pages with the step's own
+  int32_t* all_tokens;    // [n] tokens with the step's own, or nullptr: not wanted
 };
 
 // How heads turn, and where. Of one step or chunk: angles [n][half] of each row.
@@ -29,7 +31,7 @@ struct Angles {
 };
 
 // Begins a step: x [n][width], the rows of the tokens times `scale`; what the first product reads of it, as
-// StreamOut says; angles; and exact_tokens.
+// StreamOut says; angles, those of layers with a window apart (half 0: there are none); and exact_tokens.
 struct EmbedOut {
   float* x;
   float* weighted;
@@ -37,7 +39,7 @@ struct EmbedOut {
   float* square_sums;
 };
 void begin_step(const DeviceMatrix& embedding, float scale, const StepState& state, int n,
-                const Angles& angles, const EmbedOut& out, cuda::Stream stream);
+                const Angles& angles, const Angles& window_angles, const EmbedOut& out, cuda::Stream stream);
 
 // Heads of a row side by side: queries, keys, values.
 struct HeadShape {
@@ -92,20 +94,33 @@ void embed_rows(const DeviceMatrix& embedding, float scale, const int32_t* token
 // out [n][width] bf16 = x times weight over the root of its mean square.
 void normalise_rows(const float* x, const float* weight, float epsilon, int n, int width, uint16_t* out,
                     cuda::Stream stream);
-// out [n][half] bf16 = silu(gate) * up of rows [n][gate | up].
-void gate_rows(const float* gate_up, int n, int half, uint16_t* out, cuda::Stream stream);
+// out [n][half] bf16 = activation(gate) * up of rows [n][gate | up].
+void gate_rows(const float* gate_up, int n, int half, Activation activation, uint16_t* out,
+               cuda::Stream stream);
+// x [n][width] += branch [n][width] times weight over the root of its mean square: a norm behind a part.
+// Where `weighted` is given, what the next product reads of x, as StreamOut says.
+struct BranchOut {
+  float* x;
+  float* weighted;
+  const float* next_weight;
+  float* square_sums;
+};
+void add_normed(const float* branch, const float* weight, float epsilon, int n, int width,
+                const BranchOut& out, cuda::Stream stream);
+// n logits become cap * tanh(logit / cap).
+void cap_logits(float* logits, int64_t n, float cap, cuda::Stream stream);
 // n numbers in place.
 void f16_to_bf16(uint16_t* x, int64_t n, cuda::Stream stream);
 void round_rows(const float* x, int64_t n, uint16_t* out, cuda::Stream stream);
 
-// Rows [first, first + n) of keys and values [n_kv_heads][stride][head_dim] into pages, at rows 0 .. of them;
-// `table` are page numbers.
+// Rows [first, first + n) of keys and values [n_kv_heads][stride][head_dim] into pages, at rows `at` .. of
+// them; `table` are page numbers.
 void copy_to_pages(const HeadShape& shape, const PromptRows& rows, int first, int n, const ExactPages& pages,
-                   const int32_t* table, cuda::Stream stream);
+                   const int32_t* table, cuda::Stream stream, int at = 0);
 
-// The way back: n rows that begin with the first of the page table[0], to rows `first` .. of keys and values.
+// The way back: n rows from row `at` of the pages of `table` on, to rows `first` .. of keys and values.
 void copy_from_pages(const HeadShape& shape, const ExactPages& pages, const int32_t* table, int n,
-                     const PromptRows& rows, int first, cuda::Stream stream);
+                     const PromptRows& rows, int first, cuda::Stream stream, int at = 0);
 // Decoded rows [n_pages][n_kv_heads][64][head_dim] out of the frame, rounded, to rows `first` .. of
 // [n_kv_heads][stride][head_dim].
 void unframe_rows(const HeadShape& shape, const float* framed, int n_pages, const cuda::FramePlane& frame,
@@ -114,7 +129,7 @@ void unframe_rows(const HeadShape& shape, const float* framed, int n_pages, cons
 // Queries [n][n_heads][head_dim] into the frames of their KV heads, and what centred keys take off scores.
 void frame_queries(const HeadShape& shape, const float* queries, int n, const cuda::FramePlane& frame,
                    float scale, float* framed, float* bias, cuda::Stream stream);
-// Outputs of attention out of the frames, in place; log_sums take the bias back.
+// Outputs of attention out of the frames, in place; log_sums take the bias back (nullptr: scores had it).
 void unframe_outputs(const HeadShape& shape, int n, const cuda::FramePlane& frame, const float* bias,
                      float* outputs, float* log_sums, cuda::Stream stream);
 

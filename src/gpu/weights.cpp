@@ -41,6 +41,7 @@ void lay_out(const ModelConfig& config, const WeightsShape& shape, Places& place
   weights.head = shape.tied ? weights.embedding : places.matrix(config.vocabulary, config.width);
   weights.output_norm = places.vector(config.width);
   weights.frequencies = places.doubles(config.rope.frequencies.size());
+  if (config.window_rope) weights.window_frequencies = places.doubles(config.window_rope->frequencies.size());
   weights.layers.resize(config.n_layers);
   for (LayerWeights& layer : weights.layers) {
     layer.qkv = places.matrix(all_width, config.width);
@@ -50,6 +51,10 @@ void lay_out(const ModelConfig& config, const WeightsShape& shape, Places& place
     layer.attention_norm = places.vector(config.width);
     layer.ffn_norm = places.vector(config.width);
     layer.bias = shape.biases ? places.vector(all_width) : nullptr;
+    if (config.family->post_norms) {
+      layer.output_norm = places.vector(config.width);
+      layer.down_norm = places.vector(config.width);
+    }
     if (!config.family->head_norms) continue;
     layer.query_norm = places.vector(config.head_dim);
     layer.key_norm = places.vector(config.head_dim);
@@ -66,10 +71,13 @@ Weights reserve_weights(const ModelConfig& config, const WeightsShape& shape) {
   weights.memory = cuda::DeviceBuffer(count.n_bytes());
   Places places(weights.memory.as<uint8_t>());
   lay_out(config, shape, places, weights);
-  const std::vector<double>& frequencies = config.rope.frequencies;
-  const auto* at = reinterpret_cast<const uint8_t*>(weights.frequencies);
-  weights.memory.write(frequencies.data(), frequencies.size() * sizeof(double),
-                       static_cast<size_t>(at - weights.memory.as<uint8_t>()));
+  const auto put = [&](const Rope& rope, const double* to) {
+    const auto* at = reinterpret_cast<const uint8_t*>(to);
+    weights.memory.write(rope.frequencies.data(), rope.frequencies.size() * sizeof(double),
+                         static_cast<size_t>(at - weights.memory.as<uint8_t>()));
+  };
+  put(config.rope, weights.frequencies);
+  if (config.window_rope) put(*config.window_rope, weights.window_frequencies);
   return weights;
 }
 

@@ -17,6 +17,9 @@ struct LayerWeights {
   DeviceMatrix down;
   const float* attention_norm = nullptr;  // [width]
   const float* ffn_norm = nullptr;
+  // Of what attention and the feed-forward part add to the stream, [width] each, or nullptr.
+  const float* output_norm = nullptr;
+  const float* down_norm = nullptr;
   const float* bias = nullptr;  // of qkv, or nullptr
   // Norms of heads, [head_dim] each, or nullptr.
   const float* query_norm = nullptr;
@@ -29,7 +32,8 @@ struct Weights {
   DeviceMatrix embedding;
   DeviceMatrix head;  // of a tied model the embedding
   const float* output_norm = nullptr;
-  const double* frequencies = nullptr;  // of RoPE, [rope_dims / 2]
+  const double* frequencies = nullptr;         // of RoPE, [rope_dims / 2]
+  const double* window_frequencies = nullptr;  // of layers with a window, where they turn otherwise
   std::vector<LayerWeights> layers;
 };
 

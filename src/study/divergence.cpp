@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "cache/cache.h"
 #include "model/model.h"
+#include "model/token_ids.h"
 #include "study/perplexity.h"
 #include "study/stepper.h"
 
@@ -30,11 +31,7 @@ void check(const Engine& engine, std::span<const int32_t> tokens, const Divergen
     throw Error(std::to_string(n_needed) + " tokens are more than the model's context of " +
                 std::to_string(config.context_tokens));
   }
-  for (const int32_t id : tokens.first(std::min(tokens.size(), n_needed + 1))) {
-    if (id >= 0 && static_cast<size_t>(id) < config.vocabulary) continue;
-    throw Error("token id " + std::to_string(id) + " is outside the vocabulary of " +
-                std::to_string(config.vocabulary) + " tokens");
-  }
+  check_token_ids(tokens.first(std::min(tokens.size(), n_needed + 1)), config.vocabulary);
 }
 
 // log of the sum of exp(logit).

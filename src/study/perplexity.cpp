@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "cache/cache.h"
 #include "model/model.h"
+#include "model/token_ids.h"
 
 namespace quire {
 namespace {
@@ -38,11 +39,7 @@ void check(const Engine& engine, std::span<const int32_t> tokens, const Perplexi
   if (tokens.size() < 2) {
     throw Error("perplexity needs at least 2 tokens; the text has " + std::to_string(tokens.size()));
   }
-  for (const int32_t id : tokens) {
-    if (id >= 0 && static_cast<size_t>(id) < config.vocabulary) continue;
-    throw Error("token id " + std::to_string(id) + " is outside the vocabulary of " +
-                std::to_string(config.vocabulary) + " tokens");
-  }
+  check_token_ids(tokens, config.vocabulary);
 }
 
 // Scores the windows one after the other with the same buffers.

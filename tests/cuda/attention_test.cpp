@@ -27,7 +27,11 @@ struct Shape {
   int group;
   int head_dim;
   int first_token = 0;
+  int window = 0;
+  float score_cap = 0;
+  std::vector<float> score_bias = {};  // [sequence][head]
 
+  int first_seen(int n) const { return window > 0 ? std::max(first_token, n - window) : first_token; }
   int n_heads() const { return n_kv_heads * group; }
 };
 
@@ -102,6 +106,7 @@ struct DeviceBatch {
         table(on_device(batch.table)),
         lengths(on_device(std::vector<int32_t>(shape.lengths.begin(), shape.lengths.end()))),
         queries(on_device(batch.queries)),
+        bias(on_device(shape.score_bias)),
         out(batch.queries.size() * sizeof(float)),
         log_sums(batch.queries.size() / static_cast<size_t>(shape.head_dim) * sizeof(float)),
         workspace(cuda::workspace_bytes(static_cast<int>(shape.lengths.size()), shape.n_kv_heads, shape.group,
@@ -125,12 +130,15 @@ struct DeviceBatch {
                  shape.first_token,
                  out.as<float>(),
                  log_sums.as<float>(),
-                 workspace.as<void>()};
+                 workspace.as<void>(),
+                 shape.window,
+                 shape.score_cap,
+                 shape.score_bias.empty() ? nullptr : bias.as<float>()};
     cuda::wait_for(nullptr);
   }
   Result result() const { return {on_host<float>(out), on_host<float>(log_sums)}; }
 
-  DeviceBuffer pages, table, lengths, queries, out, log_sums, workspace;
+  DeviceBuffer pages, table, lengths, queries, bias, out, log_sums, workspace;
   cuda::DecodeAttention attention;
 };
 
@@ -160,10 +168,13 @@ void expect_close(const Shape& shape, const PageFormat& format, const Batch& bat
         std::vector<float> q(batch.queries.begin() + static_cast<std::ptrdiff_t>(head * dim),
                              batch.queries.begin() + static_cast<std::ptrdiff_t>((head + 1) * dim));
         for (float& x : q) x /= std::sqrt(static_cast<float>(shape.head_dim));
+        // One dim more for the bias.
+        q.push_back(shape.score_bias.empty() ? 0.0f : shape.score_bias[head]);
+        const int first = shape.first_seen(static_cast<int>(n));
         const Attended wanted = attention(
-            q.data(), dim, n, [&](size_t t) { return static_cast<int>(t) >= shape.first_token; },
-            [&](size_t t, size_t d) { return keys[t * dim + d]; },
-            [&](size_t t, size_t d) { return values[t * dim + d]; });
+            q.data(), dim + 1, n, [&](size_t t) { return static_cast<int>(t) >= first; },
+            [&](size_t t, size_t d) { return d < dim ? keys[t * dim + d] : 1.0f; },
+            [&](size_t t, size_t d) { return d < dim ? values[t * dim + d] : 0.0f; }, shape.score_cap);
         double error = 0, size = 0;
         for (size_t d = 0; d < dim; ++d) {
           error += std::pow(result.out[head * dim + d] - wanted.output[d], 2);
@@ -326,6 +337,45 @@ TEST_F(CudaAttention, FirstTokensAreLeftOut) {
   check(shape, exact_format(Format::kF16, 128), kF16);
   for (const Code code : kPanels) check(shape, panel_format(code, 128), kF16);
   check(shape, turbo_format<4, 4>(128), kF16);
+}
+
+// Windows of less and more than a tile and a page, beside and across their borders; what lies in pages before
+// them is NaN, so it is noticed where it is read.
+TEST_F(CudaAttention, OfAWindowTheLastTokensAloneAreRead) {
+  for (const int window : {1, 15, 16, 17, 64, 100, 500}) {
+    for (const int head_dim : {64, 128, 256}) {
+      SCOPED_TRACE(std::to_string(window) + " tokens, heads of " + std::to_string(head_dim));
+      Shape shape = {{0, 1, 63, 64, 65, 116, 1000}, 2, 4, head_dim};
+      shape.window = window;
+      const PageFormat format = exact_format(Format::kF16, head_dim);
+      Batch batch(shape, format, 7);
+      for (size_t s = 0; s < shape.lengths.size(); ++s) {
+        const int n_left = std::max(0, shape.lengths[s] - window) / 64;
+        for (int page = 0; page < n_left; ++page) {
+          auto* bytes = const_cast<uint8_t*>(batch.keys(static_cast<int>(s), 0, page));
+          std::fill_n(bytes, batch.page_bytes, uint8_t{0xff});
+        }
+      }
+      const Result result = run(shape, format, batch);
+      // The reference reads pages that are NaN, too, but does not look at what is outside.
+      expect_close(shape, format, batch, result, kF16);
+    }
+  }
+}
+
+TEST_F(CudaAttention, ScoresAreCapped) {
+  Shape shape = {{0, 1, 65, 1000}, 2, 5, 128};
+  shape.score_cap = 1.5f;
+  check(shape, exact_format(Format::kF16, 128), kF16);
+  shape.window = 70;
+  check(shape, exact_format(Format::kBF16, 128), kBF16);
+  shape.window = 0;
+  shape.first_token = 4;
+  Random random(9);
+  shape.score_bias = random.normals(shape.lengths.size() * static_cast<size_t>(shape.n_heads()));
+  check(shape, turbo_format<4, 4>(128), kF16);
+  check(shape, turbo_format<3, 2>(128), kF16);
+  for (const Code code : kPanels) check(shape, panel_format(code, 128), kF16);
 }
 
 TEST_F(CudaAttention, TheWorkspaceServesLaunchAfterLaunchAndResultsAreTheSameBits) {

@@ -34,7 +34,8 @@ void SignVqStep::make_statistics() {
     codebooks_.push_back((i / 4 % 16 >> (i % 4) & 1) != 0 ? size : -size);
   }
   for (size_t pair = 0; pair < c_.n_pairs(); ++pair) {
-    const size_t rows = n_coded(pair / static_cast<size_t>(c_.n_kv_heads));
+    const size_t all_rows = n_coded(pair / static_cast<size_t>(c_.n_kv_heads));
+    const size_t rows = c_.first_pages > 0 ? static_cast<size_t>(c_.first_pages) * 64 : all_rows;
     std::vector<int32_t> own;
     for (size_t i = 0; i < kKept; ++i) own.push_back(static_cast<int32_t>(rows * i / kKept));
     positions_.insert(positions_.end(), own.begin(), own.end());

@@ -31,6 +31,7 @@ struct SignVqCase {
   float query_size = 2.0f;
   float uneven = 1;           // times the first four dims of keys and queries
   int n_multiprocessors = 0;  // to plan for; 0: the device's
+  int first_pages = 0;        // that were sealed when the rows to keep were chosen; 0: all
 
   size_t n_sequences() const { return n_pages.size(); }
   size_t n_pairs() const { return n_pages.size() * static_cast<size_t>(n_kv_heads); }

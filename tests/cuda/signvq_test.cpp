@@ -135,14 +135,19 @@ TEST_F(CudaSignVq, ResultsAreTheSameBitsEveryTime) {
   EXPECT_EQ(once, step.out());
 }
 
+// Tails fill, pages are coded, and a sequence begins anew; the rows that are kept were chosen of first pages.
 TEST_F(CudaSignVq, ACapturedGraphStaysValidAsSequencesGrow) {
-  const SignVqCase most = {.n_pages = {60, 20, 3}, .tails = {64, 64, 64}, .n_kept = 5};
+  const SignVqCase most = {.n_pages = {60, 20, 3}, .tails = {64, 64, 64}, .n_kept = 5, .first_pages = 1};
   SignVqStep step(most, 9);
-  std::vector<SignVqCase> cases(3, most);
-  cases[0].n_pages = {0, 20, 3};
-  cases[0].tails = {1, 0, 64};
-  cases[1].n_pages = {60, 20, 0};
-  cases[1].tails = {7, 63, 0};
+  const std::vector<std::vector<int>> pages = {{0, 0, 1},   {1, 0, 1},   {2, 7, 2},
+                                               {31, 19, 3}, {60, 20, 0}, {60, 20, 3}};
+  const std::vector<std::vector<int>> tails = {{1, 0, 63},   {64, 1, 64}, {7, 63, 1},
+                                               {64, 64, 17}, {0, 1, 5},   {64, 64, 64}};
+  std::vector<SignVqCase> cases(pages.size(), most);
+  for (size_t i = 0; i < cases.size(); ++i) {
+    cases[i].n_pages = pages[i];
+    cases[i].tails = tails[i];
+  }
   step.run_graph(cases);
 }
 

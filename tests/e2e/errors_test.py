@@ -63,7 +63,6 @@ class Errors(QuireTest):
 
     def test_devices(self):
         self.run_refused("--device", "gpu", says="cuda:N")
-        self.run_refused("--device", "cuda", "--repeat-penalty", 1.1, says="--repeat-penalty")
         self.run_refused("--device", "cuda", "--chunk", 8, says="--chunk")
         self.refused("run", "-m", MODEL, "-p", CAPITAL, "--device", "cuda:99", "--display-prompt", says="CUDA", code=3)
         self.refused("chat", "-m", MODEL, "-p", CAPITAL, "--device", "cuda:99", says="CUDA", code=3)

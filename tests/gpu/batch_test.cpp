@@ -7,6 +7,7 @@
 #include "base/device_error.h"
 #include "engine/sampler.h"
 #include "gpu/device_model_test.h"
+#include "gpu/free_bytes.h"
 #include "kernels/cuda/pinned_memory.h"
 #include "study/divergence.h"
 
@@ -124,11 +125,64 @@ TEST_F(DeviceBatches, DrawAsTheCpuDoes) {
   }
 }
 
-size_t free_bytes() {
-  size_t free = 0;
-  size_t all = 0;
-  cudaMemGetInfo(&free, &all);
-  return free;
+// The penalty: a second batch, whose logits nothing has changed, is led along the tokens that were chosen.
+// The second sequence is a fork that goes on by a generator of its own, behind a crop.
+TEST_F(DeviceBatches, PenaliseAsTheCpuDoes) {
+  for (const int last_n : {-1, 5, 64}) {
+    for (const double temperature : {0.0, 1.3}) {
+      gpu::BatchOptions with = options("full", 2, kContext);
+      with.sampling = {.temperature = temperature,
+                       .top_k = 40,
+                       .top_p = 0.97,
+                       .min_p = 0.001,
+                       .seed = 7,
+                       .banned = {},
+                       .repeat_penalty = 1.7,
+                       .repeat_last_n = last_n};
+      SamplingOptions sampling = {.temperature = temperature, .top_k = 40, .top_p = 0.97, .min_p = 0.001};
+      sampling.repeat_penalty = 1.7;
+      sampling.repeat_last_n = last_n;
+      const auto device = batch(with);
+      const auto plain = batch(options("full", 2, kContext));
+      std::vector<Sampler> samplers;
+      std::vector<int32_t> tokens[2];
+      for (int s = 0; s < 2; ++s) {
+        sampling.seed = 7 + static_cast<uint64_t>(s);
+        samplers.emplace_back(sampling);
+        tokens[s].assign(text(0, 90).begin(), text(0, 90).end());
+      }
+      for (const auto& b : {device.get(), plain.get()}) {
+        b->prefill(0, text(0, 20));
+        b->prefill(0, text(300, 60));  // that is taken back
+        b->drop_tokens();
+        b->crop(0, 20);
+        b->set_draws(0, 0);
+        b->prefill(0, text(20, 70));
+        b->fork(0, 1);
+      }
+      plain->drop_tokens();
+      int n_penalised = 0;
+      for (int i = 0; i < 40; ++i) {
+        const std::vector<int32_t> chosen = device->take_tokens();
+        // A fork takes the token that its source chose, and its first draw is its next one.
+        for (int s = 0; s < (i == 0 ? 1 : 2); ++s) {
+          const std::vector<float> logits = plain->logits(s);
+          const auto at = static_cast<size_t>(s);
+          ASSERT_EQ(chosen[at], samplers[at].sample(logits, tokens[s]))
+              << "token " << i << " of " << s << ", last " << last_n << ", temperature " << temperature;
+          n_penalised += device->logits(s) != logits ? 1 : 0;
+        }
+        for (int s = 0; s < 2; ++s) {
+          tokens[s].push_back(chosen[i == 0 ? 0 : static_cast<size_t>(s)]);
+          plain->set_token(s, tokens[s].back());
+        }
+        device->step();
+        plain->step();
+        plain->drop_tokens();
+      }
+      EXPECT_GT(n_penalised, 70);
+    }
+  }
 }
 
 TEST_F(DeviceBatches, MemoryThatIsRefusedLeavesNothingBehind) {

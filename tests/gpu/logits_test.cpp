@@ -101,11 +101,12 @@ TEST_F(DeviceLogits, FromTheFirstTokenOn) {
 
 class SignVqLogits : public DeviceLogits, public testing::WithParamInterface<const char*> {};
 
-// Two bits a number and statistics of the sequence's own tokens: what rounding does to a prompt comes back in
-// codes.
+// Two bits a number and statistics of the sequence's own tokens: what rounding weights and a prompt's
+// activations to bf16 does comes back in codes. How far that is from a fault: DeviceShapes, where a text of
+// equal weights and without a prompt stays within 3e-4.
 TEST_P(SignVqLogits, AreNearTheCpu) {
-  EXPECT_LE(force(GetParam(), 1100, 220).kl_mean(), 2e-2);
-  EXPECT_LE(force(GetParam(), 400, 220).kl_mean(), 2e-2);
+  EXPECT_LE(force(GetParam(), 1100, 220).kl_mean(), 1e-2);
+  EXPECT_LE(force(GetParam(), 400, 220).kl_mean(), 3e-3);
 }
 
 INSTANTIATE_TEST_SUITE_P(Recipes, SignVqLogits,

@@ -24,6 +24,11 @@ struct RandomGgufShape {
   size_t head_dim;
   size_t vocabulary;  // at least 300
   bool tied = true;
+  // Of gemma2 and gemma3: every other layer has a window; caps where they are not 0.
+  size_t window = 0;
+  float score_cap = 0;
+  float logit_cap = 0;
+  float post_norm = 1;  // mean of the norms behind parts
 };
 
 class RandomGguf {
@@ -57,7 +62,14 @@ class RandomGguf {
     add("attention.key_length", s_.head_dim);
     add("attention.value_length", s_.head_dim);
     writer_.add<float>(architecture + ".attention.layer_norm_rms_epsilon", 1e-5f);
+    if (!is_gemma()) return;
+    add("attention.sliding_window", s_.window);
+    add("attention.sliding_window_pattern", 2);
+    writer_.add<float>(architecture + ".attn_logit_softcapping", s_.score_cap);
+    writer_.add<float>(architecture + ".final_logit_softcapping", s_.logit_cap);
+    writer_.add<float>(architecture + ".rope.freq_base", 1e6f);
   }
+  bool is_gemma() const { return std::string(s_.architecture).starts_with("gemma"); }
 
   void add_vocabulary() {
     std::vector<std::string> tokens;
@@ -96,7 +108,11 @@ class RandomGguf {
       vector(prefix + "attn_k.bias", n_kv, 0, 0.3);
       vector(prefix + "attn_v.bias", n_kv, 0, 0.3);
     }
-    if (architecture == "qwen3") {
+    if (is_gemma()) {
+      vector(prefix + "post_attention_norm.weight", s_.width, s_.post_norm, 0.3);
+      vector(prefix + "post_ffw_norm.weight", s_.width, s_.post_norm, 0.3);
+    }
+    if (architecture == "qwen3" || architecture == "gemma3") {
       norm(prefix + "attn_q_norm.weight", s_.head_dim);
       norm(prefix + "attn_k_norm.weight", s_.head_dim);
     }

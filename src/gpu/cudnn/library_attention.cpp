@@ -26,8 +26,12 @@ namespace {
 
 namespace fe = cudnn_frontend;
 
-// Every length of a prompt has plans of its own, one a chunk: those of a prompt of 256K tokens.
-constexpr size_t kMostPlans = 128;
+// Every length of a prompt has plans of its own, one a chunk. So many are kept, more where one prompt has
+// more chunks: fewer than a prompt goes through would all be gone when it comes again.
+constexpr size_t kLeastPlans = 128;
+size_t most_plans(const PromptAttention& a) {
+  return std::max(kLeastPlans, static_cast<size_t>(a.stride / kPromptChunk + 2));
+}
 // For fewer queries a plan takes longer to make than our own kernel to be done.
 constexpr int kLeastQueries = 512;
 
@@ -89,11 +93,11 @@ struct LibraryAttention::State {
   }
 
   // The one that was used longest ago goes where there are too many; the stream must be done with it.
-  void make_place(cuda::Stream stream) {
-    if (plans.size() < kMostPlans) return;
+  void make_place(size_t most, cuda::Stream stream) {
+    if (plans.size() < most) return;
     cuda::wait_for(stream);
     const auto older = [](const auto& a, const auto& b) { return a.second.last_use < b.second.last_use; };
-    plans.erase(std::min_element(plans.begin(), plans.end(), older));
+    while (plans.size() >= most) plans.erase(std::min_element(plans.begin(), plans.end(), older));
   }
 
   // One that the library does not have is without a graph.
@@ -112,7 +116,8 @@ struct LibraryAttention::State {
     const Shape shape = {a.n, a.first + a.n, a.stride, a.n_heads, a.n_kv_heads, a.head_dim, a.format};
     auto found = plans.find(shape);
     if (found == plans.end()) {
-      make_place(stream);
+      make_place(most_plans(a), stream);
+      ++n_made;
       Plan plan = make_plan(a);
       if (plan.graph != nullptr) grow_workspace(static_cast<size_t>(plan.workspace_bytes), stream);
       found = plans.emplace(shape, std::move(plan)).first;
@@ -131,7 +136,7 @@ struct LibraryAttention::State {
 
   // False: the library did nothing.
   bool attend(const PromptAttention& a, cuda::Stream stream) {
-    if (handle == nullptr || a.n < kLeastQueries) return false;
+    if (handle == nullptr || a.n < kLeastQueries || a.window > 0 || a.score_cap != 0) return false;
     const Plan& plan = plan_for(a, stream);
     if (plan.graph == nullptr) return false;
     std::unordered_map<int64_t, void*> places = {{kQueries, const_cast<uint16_t*>(a.queries)},
@@ -145,6 +150,7 @@ struct LibraryAttention::State {
   cudnnHandle_t handle = nullptr;
   std::map<Shape, Plan> plans;
   uint64_t n_uses = 0;
+  uint64_t n_made = 0;
   cuda::DeviceBuffer workspace;
 };
 
@@ -152,6 +158,7 @@ LibraryAttention::LibraryAttention() : state_(std::make_unique<State>()) {}
 LibraryAttention::~LibraryAttention() = default;
 
 uint64_t LibraryAttention::memory_bytes() const { return state_->workspace.size_bytes(); }
+uint64_t LibraryAttention::n_plans_made() const { return state_->n_made; }
 
 // What the frontend throws, as where it finds no libcudart, is a refusal like another.
 void LibraryAttention::attend(const PromptAttention& a, cuda::Stream stream) {

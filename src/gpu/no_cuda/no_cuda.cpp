@@ -40,7 +40,7 @@ void DeviceBatch::drop_tokens() { refuse(); }
 bool DeviceBatch::step_codes() const { refuse(); }
 bool DeviceBatch::gives_rows() const { refuse(); }
 void DeviceBatch::save(int, Cache&) { refuse(); }
-void DeviceBatch::load(int, const Cache&) { refuse(); }
+void DeviceBatch::load(int, const Cache&, std::span<const int32_t>) { refuse(); }
 void DeviceBatch::set_token(int, int32_t) { refuse(); }
 void DeviceBatch::step() { refuse(); }
 std::vector<int32_t> DeviceBatch::take_tokens() { refuse(); }

@@ -52,6 +52,11 @@ struct DecodeAttention {
   float* out;               // [n_sequences][n_kv_heads * group][head_dim]; zeros where nothing was read
   float* log_sums;          // the same heads: log of the sum of exp(score), -inf where nothing was read
   void* workspace;  // workspace_bytes(); zeros before the first launch, and left so that the next may follow
+  int window =
+      0;  // above 0: of each sequence only the last so many tokens are seen, no page before them read
+  float score_cap = 0;  // c: c tanh(s / c) takes the place of a score s; 0: the score itself
+  const float* score_bias =
+      nullptr;  // [n_sequences][heads] added to scores before they are capped, or nullptr
 };
 constexpr int kMaxSequences = 1024;
 

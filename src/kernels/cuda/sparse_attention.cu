@@ -1,5 +1,6 @@
 #include "kernels/cuda/sparse_attention.h"
 
+#include "kernels/cuda/device/early_start.cuh"
 #include "kernels/cuda/device/launch_sparse.cuh"
 
 #include "format/turbo.h"
@@ -66,9 +67,8 @@ SparseDevice sparse_device() {
   check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "asking for its kind");
   answer.n_multiprocessors = block_count();
   answer.clusters[1] = answer.n_multiprocessors;
-  cudaFuncAttributes code{};
-  check(cudaFuncGetAttributes(&code, fill_multiprocessor), "asking for a kernel's kind");
-  if (major < 9 || code.ptxVersion < 90) return answer;  // code for older devices knows nothing of clusters
+  // Code for older devices knows nothing of clusters, nor of inputs to wait for.
+  if (major < 9 || !waits_for_inputs(reinterpret_cast<const void*>(fill_multiprocessor))) return answer;
   check(cudaFuncSetAttribute(fill_multiprocessor, cudaFuncAttributeMaxDynamicSharedMemorySize,
                              answer.shared_bytes),
         "reserving shared memory");

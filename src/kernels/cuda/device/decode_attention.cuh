@@ -41,6 +41,7 @@ struct Segment {
   int begin;
   int end;
   int pair;
+  int first_token = 0;  // that is seen
 };
 
 template <class Rows>
@@ -154,6 +155,31 @@ __device__ void mask_scores(float (&s)[Rows::kTokenTiles][4], int first, int end
   }
 }
 
+// c tanh(s / c) of scores s with their heads' bias; all are times log2(e).
+template <class Rows>
+__device__ void cap_scores(const DecodeAttention& a, const Segment& segment,
+                           float (&s)[Rows::kTokenTiles][4]) {
+  constexpr float kLog2E = 1.4426950408889634f;
+  const float cap = a.score_cap * kLog2E;
+  const float twice = 2.0f * kLog2E / cap;
+  const int c = lane_index() % 4;
+  const int64_t head =
+      (int64_t)segment.sequence * a.n_kv_heads * a.group + segment.kv_head * a.group + segment.first_head;
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const bool is_there = a.score_bias != nullptr && 2 * c + i < segment.n_heads;
+    const float bias = is_there ? a.score_bias[head + 2 * c + i] * kLog2E : 0.0f;
+#pragma unroll
+    for (int tile = 0; tile < Rows::kTokenTiles; ++tile) {
+#pragma unroll
+      for (int e = i; e < 4; e += 2) {
+        const float power = power_of_two((s[tile][e] + bias) * twice);  // exp(2 s / c)
+        s[tile][e] = cap - __fdividef(2.0f * cap, 1.0f + power);
+      }
+    }
+  }
+}
+
 template <class Rows>
 __device__ void scale_outputs(RunningState<Rows>& state, float first, float second) {
 #pragma unroll
@@ -219,9 +245,10 @@ __device__ void score_tile(const DecodeAttention& a, const Segment& segment, con
 #pragma unroll
     for (int e = 0; e < 4; ++e) s[i][e] *= queries.scale[e % 2];
   }
+  if (a.score_cap > 0.0f) cap_scores<Rows>(a, segment, s);
   const int first = tile * Rows::kTileTokens;
-  if (first < a.first_token || first + Rows::kTileTokens > segment.n_tokens) {
-    mask_scores<Rows>(s, a.first_token - first, segment.n_tokens - first);
+  if (first < segment.first_token || first + Rows::kTileTokens > segment.n_tokens) {
+    mask_scores<Rows>(s, segment.first_token - first, segment.n_tokens - first);
   }
 }
 
@@ -374,13 +401,23 @@ __device__ void attend_segment(const AttentionParams<Rows>& params, const Segmen
   __syncthreads();
 }
 
+__device__ __forceinline__ int first_seen(const DecodeAttention& a, int n_tokens) {
+  return a.window > 0 ? max(a.first_token, n_tokens - a.window) : a.first_token;
+}
+
+// Tiles before a window, of which none is read.
+__device__ __forceinline__ int tiles_before(const DecodeAttention& a, int n_tokens, int tile_tokens) {
+  return a.window > 0 ? max(0, n_tokens - a.window) / tile_tokens : 0;
+}
+
 // prefix [n_sequences + 1]: tiles of a head of the sequences before. By warp 0; nobody waits.
 __device__ __forceinline__ void sum_tiles(const DecodeAttention& a, int tile_tokens, int* prefix) {
   if (warp_index() == 0) {
     int before = 0;
     for (int first = 0; first < a.n_sequences; first += 32) {
       const int sequence = first + lane_index();
-      int sum = sequence < a.n_sequences ? tiles_of(a.n_tokens[sequence], tile_tokens) : 0;
+      const int n_tokens = sequence < a.n_sequences ? a.n_tokens[sequence] : 0;
+      int sum = tiles_of(n_tokens, tile_tokens) - tiles_before(a, n_tokens, tile_tokens);
       for (int lanes = 1; lanes < 32; lanes *= 2) {
         const int other = __shfl_up_sync(kAllLanes, sum, lanes);
         if (lane_index() >= lanes) sum += other;
@@ -429,14 +466,17 @@ __global__ void __launch_bounds__(32 * Rows::kMostWarps, Rows::kResidentBlocks)
     const int begin = (int)(within % tiles);
     const int end = (int)min((int64_t)tiles, begin + mine.end - tile);
     const int first_head = head % params.head_tiles * kTileHeads;
+    const int n_tokens = a.n_tokens[sequence];
+    const int skipped = tiles_before(a, n_tokens, Rows::kTileTokens);
     const Segment segment = {sequence,
                              head / params.head_tiles,
                              first_head,
                              min(a.group - first_head, kTileHeads),
-                             a.n_tokens[sequence],
-                             begin,
-                             end,
-                             sequence * heads + head};
+                             n_tokens,
+                             skipped + begin,
+                             skipped + end,
+                             sequence * heads + head,
+                             first_seen(a, n_tokens)};
     attend_segment<Rows, kStages>(params, segment, tile - begin, tiles, n_tiles, n_blocks);
     tile += end - begin;
   }
