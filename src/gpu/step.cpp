@@ -24,6 +24,7 @@ StepBuffers::StepBuffers(const ModelConfig& c, int n_sequences) {
   tokens = numbers(1);
   n_before = numbers(1);
   exact_tokens = numbers(1);
+  row = numbers(1);
   random = cuda::DeviceBuffer(n * 4 * sizeof(uint64_t));
   step = cuda::DeviceBuffer(sizeof(uint32_t));
   cosine = numbers(at_least_one(c.rope.half()));
@@ -36,7 +37,8 @@ StepBuffers::StepBuffers(const ModelConfig& c, int n_sequences) {
   attended = numbers(q_width);
   hidden = numbers(c.ffn_width);
   logits = numbers(c.vocabulary);
-  for (cuda::DeviceBuffer* buffer : {&tokens, &n_before, &exact_tokens, &step, &logits}) buffer->fill(0);
+  for (cuda::DeviceBuffer* buffer : {&tokens, &n_before, &exact_tokens, &row, &step, &logits})
+    buffer->fill(0);
   if (is_small(n_sequences)) return;
   rounded = cuda::DeviceBuffer(n * std::max({c.width, q_width, c.ffn_width}) * sizeof(uint16_t));
   gate_up = numbers(2 * c.ffn_width);
@@ -45,7 +47,7 @@ StepBuffers::StepBuffers(const ModelConfig& c, int n_sequences) {
 uint64_t StepBuffers::size_bytes() const {
   uint64_t total = 0;
   for (const cuda::DeviceBuffer* buffer :
-       {&tokens, &n_before, &exact_tokens, &random, &step, &banned, &cosine, &sine, &x, &weighted,
+       {&tokens, &n_before, &exact_tokens, &row, &random, &step, &banned, &cosine, &sine, &x, &weighted,
         &square_sums, &qkv, &queries, &attended, &hidden, &logits, &rounded, &gate_up}) {
     total += buffer->size_bytes();
   }
@@ -69,8 +71,8 @@ HeadWeights DeviceBatch::Parts::head_weights(int layer) const {
 }
 
 StepState DeviceBatch::Parts::state() const {
-  return {buffers.tokens.as<int32_t>(), buffers.n_before.as<int32_t>(), cache.first_tokens(),
-          buffers.exact_tokens.as<int32_t>()};
+  return {buffers.tokens.as<int32_t>(),       buffers.n_before.as<int32_t>(), cache.first_tokens(),
+          buffers.exact_tokens.as<int32_t>(), buffers.row.as<int32_t>(),      cache.window_state()};
 }
 
 Vectors DeviceBatch::Parts::vectors(const cuda::DeviceBuffer& x, int width, bool normed) const {
