@@ -96,8 +96,8 @@ INSTANTIATE_TEST_SUITE_P(Recipes, ForcedLogits,
                                          "k=turbo4,v=turbo3", "q8", "q4", "kivi4", "quire",
                                          "quire(budget=100%)", "quire(mass=0.9)", "turbo4(sink=0,tail=128)",
                                          "k=turbo4,v=turbo3,keep=log", "k=f16,v=f16,keep=log",
-                                         "k=nested4,v=nested3,keep=log,select=sign", "streaming(window=500)",
-                                         "quest"));
+                                         "k=nested4,v=nested3,keep=log,select=sign",
+                                         "streaming(window=500)"));
 
 // From the first token on, over the borders of the first pages and the first coding.
 TEST_F(DeviceLogits, FromTheFirstTokenOn) {
@@ -115,6 +115,14 @@ class SignVqLogits : public DeviceLogits, public testing::WithParamInterface<con
 TEST_P(SignVqLogits, AreNearTheCpu) {
   EXPECT_LE(force(GetParam(), 1100, 220).kl_mean(), 2e-2);
   EXPECT_LE(force(GetParam(), 400, 220).kl_mean(), 2e-2);
+}
+
+// A step far from the CPU's is one where rounding makes another page the last that is chosen.
+TEST_F(DeviceLogits, OfQuestAreThoseOfTheCpu) {
+  const Distance distance = force("quest", 1100, 220);
+  EXPECT_LE(distance.kl_mean(), 1e-3);
+  EXPECT_LE(distance.kl_most, 5e-2);
+  EXPECT_EQ(distance.n_other_top, 0);
 }
 
 // Two bits a channel jump with the rounding of weights (kivi2 without a reserve is refused).

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <string_view>
 
+#include "base/device_error.h"
 #include "engine/engine.h"
 #include "gpu/device_batch.h"
 #include "gpu/device_model.h"
@@ -208,6 +209,37 @@ TEST_P(DevicePolicies, StepsAreCutOff) {
     const std::vector<float> first = along(395);
     EXPECT_NE(along(900), first) << name;
     EXPECT_EQ(along(395), first) << name;
+  }
+}
+
+// Whichever allocation is refused: of a batch nothing is left, of a prompt an empty sequence.
+TEST_P(DevicePolicies, MemoryThatIsRefusedLeavesNothing) {
+  for (const char* name : {"k=turbo4,v=turbo4,keep=log", "streaming(window=129)", "quest(budget=160)"}) {
+    const Recipe recipe = Recipe::parse(name);
+    int n_refused = 0;
+    const auto until_it_is_not = [&](const auto& attempt) {
+      for (int n = 0;; ++n, ++n_refused) {
+        cuda::refuse_allocation(n);
+        try {
+          attempt();
+          cuda::refuse_allocation(-1);
+          return;
+        } catch (const DeviceError& error) {
+          EXPECT_NE(std::string(error.what()).find("has no room for"), std::string::npos) << error.what();
+        }
+      }
+    };
+    std::unique_ptr<gpu::DeviceBatch> device;
+    until_it_is_not([&] { device = batch(recipe, 1); });
+    EXPECT_GT(n_refused, 15) << name;
+    until_it_is_not([&] {
+      EXPECT_EQ(device->n_tokens(0), 0u);
+      EXPECT_EQ(device->cache_bytes(), 0u);
+      device->prefill(0, text(0, 400));
+    });
+    const auto other = batch(recipe, 1);
+    other->prefill(0, text(0, 400));
+    EXPECT_EQ(device->logits(0), other->logits(0)) << name;
   }
 }
 
