@@ -152,7 +152,7 @@ Json measure(const Subject& subject, const Case& c) {
   row["weight_bytes_read"] = weight_bytes;
   row["weight_gb_per_s"] = static_cast<double>(weight_bytes) / bare_ms / 1e6;
   row["cache_bytes"] = batch.cache_bytes();
-  if (!c.recipe.index) {
+  if (!c.recipe.index && !c.recipe.select.given()) {
     row["gb_per_s"] = static_cast<double>(weight_bytes + batch.cache_bytes()) / ms / 1e6;
   }
   row["cache_memory_bytes"] = batch.cache_memory_bytes();

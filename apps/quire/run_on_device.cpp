@@ -18,8 +18,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Of an endless recipe as many tokens as a batch counts.
+constexpr size_t kEndlessTokens = size_t{1} << 24;
+
 size_t context_of(const SessionOptions& options, const ModelConfig& config) {
   const size_t asked = options.context_tokens;
+  if (options.recipe.endless()) return asked == 0 ? kEndlessTokens : asked;
   if (asked <= config.context_tokens) return asked == 0 ? config.context_tokens : asked;
   throw Error("a context of " + std::to_string(asked) + " tokens is more than the " +
               std::to_string(config.context_tokens) + " that the model was loaded for");

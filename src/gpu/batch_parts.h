@@ -25,7 +25,7 @@ struct StepBuffers {
   StepBuffers(const ModelConfig& config, const BatchOptions& options);
   uint64_t size_bytes() const;
 
-  cuda::DeviceBuffer tokens, n_before, exact_tokens, all_tokens, random, step, banned;
+  cuda::DeviceBuffer tokens, n_before, exact_tokens, all_tokens, row, random, step, banned;
   cuda::DeviceBuffer history, seen;  // where a penalty looks back
   cuda::DeviceBuffer cosine, sine, window_cosine, window_sine;
   cuda::DeviceBuffer x, weighted, square_sums;
@@ -90,16 +90,19 @@ class Prefill {
   bool run(const PromptOptions& options);
 
  private:
+  void run_layer(int layer, const PromptRows& rows);
   void run_chunk(int layer, int first, int n);
+  // Rows before a chunk that its queries attend to, and where they begin.
+  int rows_seen(int layer, int n_before, int& first_row);
 
   DeviceBatch::Parts& parts_;
   const int sequence_;
   const int n_;
   const int chunk_;
   const RowsBefore before_;
-  const int stride_;  // rows of all tokens, whole pages
-  void add_part(const DeviceMatrix& matrix, const uint16_t* rows, int n, const float* norm, float* x);
-
+  const int stride_;  // rows of all tokens that there are, whole pages
+  Arrangement arrangement_;
+  bool has_sinks_ = false;  // the layer's are where they stay
   cuda::DeviceBuffer tokens_, x_, rounded_, qkv_, queries_, attended_, gate_up_, cosine_, sine_, branch_,
       keys_, values_;
 };

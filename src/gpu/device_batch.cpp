@@ -23,10 +23,18 @@ void check_options(const BatchOptions& options, const ModelConfig& config) {
     throw Error("a batch on the CUDA device has 1 to " + std::to_string(kMostSequences) + " sequences, not " +
                 std::to_string(options.n_sequences));
   }
-  const size_t most = std::min(config.context_tokens, kMostTokens);
+  const size_t most = options.recipe.endless() ? kMostTokens : std::min(config.context_tokens, kMostTokens);
   if (options.context_tokens < 1 || options.context_tokens > most) {
     throw Error("a context on the CUDA device may have 1 to " + std::to_string(most) + " tokens here, not " +
                 std::to_string(options.context_tokens));
+  }
+  if (options.recipe.endless()) {
+    const size_t n_seen = options.recipe.sink_tokens + options.recipe.keep.number("window");
+    if (n_seen >= config.context_tokens) {
+      throw Error("recipe '" + options.recipe.text() + "': a window of " + std::to_string(n_seen) +
+                  " tokens leaves nothing of the " + std::to_string(config.context_tokens) +
+                  " that the model was trained for");
+    }
   }
   const DeviceSampling& sampling = options.sampling;
   if (!(sampling.temperature >= 0 && std::isfinite(sampling.temperature))) {
@@ -51,7 +59,8 @@ CacheShape cache_shape(const ModelConfig& c, const BatchOptions& options) {
           c.query_scale,
           options.n_sequences,
           static_cast<int>(options.context_tokens),
-          c.score_softcap};
+          c.score_softcap,
+          static_cast<int>(c.rope.half())};
 }
 
 const DeviceModel::Parts* checked(const DeviceModel::Parts* model, const BatchOptions& options) {
@@ -177,9 +186,8 @@ void DeviceBatch::drop_tokens() {
 }
 
 bool DeviceBatch::step_codes() const {
-  const SequencePages& pages = parts_->cache.pages();
   for (int i = 0; i < parts_->n; ++i) {
-    if (kPageTokens * pages.shape().sealed_pages(pages.n_tokens(i) + 1) > pages.coded_tokens(i)) return true;
+    if (parts_->cache.pages().step_lasts(i)) return true;
   }
   return false;
 }
@@ -200,19 +208,23 @@ void DeviceBatch::load(int sequence, const Cache& from, std::span<const int32_t>
   if (!gives_rows()) refuse_recipe("load caches");
   QUIRE_CHECK(tokens.size() == from.n_tokens());
   Parts& p = *parts_;
+  const bool seals = p.cache.recipe().seals();
+  std::vector<uint32_t> open = exact_positions(from);
+  const size_t n_coded = from.reserving() != nullptr ? from.n_tokens() - open.size() : from.coded_tokens();
   // A file may say anything, and here all layers share one list of coded pages.
-  for (size_t layer = 0; layer < p.model.config.n_layers && p.cache.recipe().seals(); ++layer) {
+  for (size_t layer = 0; layer < p.model.config.n_layers && seals; ++layer) {
     if (p.cache.place(static_cast<int>(layer)).has_window) continue;
-    const size_t n_coded = from.store().view(layer, from.n_tokens()).n_sealed() * kPageTokens;
-    if (n_coded == from.coded_tokens()) continue;
-    throw Error("the cache has " + std::to_string(n_coded) + " coded tokens in layer " +
-                std::to_string(layer) + " and " + std::to_string(from.coded_tokens()) +
+    const size_t n_there = from.store().view(layer, from.n_tokens()).n_sealed() * kPageTokens;
+    if (n_there == n_coded) continue;
+    throw Error("the cache has " + std::to_string(n_there) + " coded tokens in layer " +
+                std::to_string(layer) + " and " + std::to_string(n_coded) +
                 " in another, which the CUDA device does not load");
   }
   SequencePages& pages = p.cache.pages();
-  const bool seals = p.cache.recipe().seals();
   pages.restore(sequence, static_cast<int>(from.n_tokens()),
-                seals ? static_cast<int>(from.coded_tokens()) / kPageTokens : 0);
+                seals ? static_cast<int>(n_coded) / kPageTokens : 0, std::move(open));
+  pages.set_steps(sequence,
+                  from.dropping() != nullptr ? static_cast<int>(from.dropping()->n_generated()) : 0);
   try {
     p.send_lengths(sequence);
     p.cache.load(sequence, from, p.stream);
@@ -357,7 +369,7 @@ void DeviceBatch::fill_random(int sequence, size_t n_tokens, uint64_t seed) {
     }
   }
   const auto page_numbers = static_cast<int64_t>(p.cache.exact_page_bytes() / 2);
-  const int n_exact = (static_cast<int>(n_tokens) - n_coded * kPageTokens + kPageTokens - 1) / kPageTokens;
+  const int n_exact = (pages.exact_rows(sequence) + kPageTokens - 1) / kPageTokens;
   const int32_t* table =
       pages.exact_table().data() + static_cast<ptrdiff_t>(sequence) * pages.shape().exact_pages();
   const auto fill = [&](int page) {
@@ -367,6 +379,8 @@ void DeviceBatch::fill_random(int sequence, size_t n_tokens, uint64_t seed) {
   };
   for (int i = 0; i < n_exact; ++i) fill(table[i]);
   if (n_coded > 0) fill(pages.sink_pages()[static_cast<size_t>(sequence)]);
+  for (int layer = 0; layer < static_cast<int>(p.model.config.n_layers); ++layer)
+    p.cache.bound_rows(sequence, layer, p.stream);
   wait();
 }
 
@@ -396,7 +410,10 @@ std::vector<float> DeviceBatch::time_steps(int n_steps, bool without_attention, 
     end.wait();
     times.push_back(end.milliseconds_since(begin));
   }
-  for (int i = 0; i < p.n; ++i) crop(i, static_cast<size_t>(lengths[static_cast<size_t>(i)]));
+  for (int i = 0; i < p.n; ++i) {
+    pages.take_back(i);
+    p.send_lengths(i);
+  }
   wait();
   p.n_asked += static_cast<uint64_t>(n_steps);  // rows of the ring that the steps went through
   p.n_taken = p.n_asked;

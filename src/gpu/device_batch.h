@@ -115,7 +115,7 @@ class DeviceBatch {
   // Of that, of the cache: what a budget holds.
   uint64_t cache_memory_bytes() const;
 
-  // The next step is followed by the coding of pages.
+  // The next step is followed by the coding of pages, or rows leave with it: it cannot be cut off again.
   bool step_codes() const;
   // Prompts behind tokens of a sequence are taken, and save() and load(): not where codes are made of the
   // sequence's own tokens, nor where they lie outside.

@@ -21,9 +21,17 @@ int64_t aligned(int64_t n_bytes) { return (n_bytes + 63) / 64 * 64; }
 
 PagesShape DeviceCache::pages_shape(const CacheShape& shape, const DeviceRecipe& recipe) {
   const bool is_signvq = recipe.kind == AttentionKind::kSignVq;
-  return {shape.n_sequences,  shape.most_tokens,  recipe.seals(),
-          recipe.sink_tokens, recipe.tail_tokens, is_signvq ? kStatisticsTokens : 0,
-          is_signvq};
+  const bool has_reserve = recipe.reserve.given();
+  return {shape.n_sequences,
+          shape.most_tokens,
+          recipe.seals(),
+          recipe.sink_tokens,
+          recipe.tail_tokens,
+          is_signvq ? kStatisticsTokens : 0,
+          is_signvq,
+          recipe.reserve,
+          has_reserve ? most_open_rows(recipe.reserve, recipe.seals(), shape.most_tokens) : 0,
+          recipe.window_tokens};
 }
 
 DeviceCache::CodedLayout DeviceCache::coded_layout(const DeviceRecipe& recipe, int d) {
@@ -51,9 +59,9 @@ DeviceCache::DeviceCache(const CacheShape& shape, const Recipe& recipe, const Ge
       pages_(pages_shape(shape, recipe_)),
       coded_layout_(coded_layout(recipe_, shape.heads.head_dim)),
       staged_layout_(staged_layout(recipe_, shape.heads.head_dim)),
-      exact_page_bytes_(
-          size(int64_t{4} * kPageTokens * shape.heads.head_dim * shape.heads.n_kv_heads * shape.n_layers)),
-      sender_(sizeof(int32_t) * std::max(pages_.exact_table().size(), pages_.coded_table().size())) {
+      exact_page_bytes_(exact_page_bytes(shape, recipe_)),
+      sender_(sizeof(int32_t) * std::max({pages_.exact_table().size(), pages_.coded_table().size(),
+                                          kMostMoves * sizeof(RowMove) / sizeof(int32_t)})) {
   place_layers(geometry);
   check(recipe, facts, budget_bytes);
   const auto n = size(shape.n_sequences);
@@ -92,6 +100,8 @@ DeviceCache::DeviceCache(const CacheShape& shape, const Recipe& recipe, const Ge
     window_workspace_ = cuda::DeviceBuffer(attention_bytes());
     window_workspace_.fill(0);
   }
+  reserve_moves();
+  reserve_listed();
   reserve_offloaded(budget_bytes);
   send_tables(nullptr);
   cuda::wait_for(nullptr);
@@ -116,10 +126,16 @@ WindowShape DeviceCache::window_shape() const {
 }
 
 void DeviceCache::check(const Recipe& recipe, const ModelFacts& facts, uint64_t budget_bytes) const {
-  if (shape_.score_cap != 0 && (recipe_.kind == AttentionKind::kSparse || is_signvq())) {
+  if (shape_.score_cap != 0 &&
+      (recipe_.kind == AttentionKind::kSparse || is_signvq() || recipe_.bounds_pages())) {
     throw Error("recipe '" + recipe.text() +
                 "' chooses rows, which the CUDA device does not do for a model that caps its scores: use "
                 "--device cpu");
+  }
+  if (!window_tokens_.empty() && (recipe_.moves_rows() || recipe_.bounds_pages())) {
+    throw Error("recipe '" + recipe.text() +
+                "' keeps or chooses rows, which the CUDA device does not do for a model that has layers with "
+                "a window: use --device cpu");
   }
   if (recipe_.seals() && facts.key_biases != nullptr) {
     throw Error(
@@ -261,10 +277,11 @@ uint64_t DeviceCache::memory_bytes() const {
   if (offloaded_ != nullptr) total += offloaded_->memory_bytes();
   if (windows_ != nullptr) total += windows_->shape().memory_bytes();
   for (const cuda::DeviceBuffer* buffer :
-       {&exact_,          &coded_,         &staged_,      &exact_table_, &coded_table_,
-        &first_tokens_,   &sink_pages_,    &sink_tokens_, &iota_,        &due_from_,
-        &due_to_,         &frames_memory_, &workspace_,   &log_sums_,    &other_out_,
-        &other_log_sums_, &framed_,        &bias_,        &n_read_,      &window_workspace_}) {
+       {&exact_,          &coded_,         &staged_,        &exact_table_, &coded_table_,
+        &first_tokens_,   &sink_pages_,    &sink_tokens_,   &iota_,        &due_from_,
+        &due_to_,         &frames_memory_, &workspace_,     &log_sums_,    &other_out_,
+        &other_log_sums_, &framed_,        &bias_,          &n_read_,      &window_workspace_,
+        &moves_,          &window_sinks_,  &window_cosine_, &window_sine_}) {
     total += buffer->size_bytes();
   }
   return total;
@@ -370,6 +387,7 @@ void DeviceCache::seal_pages(int layer, const Frames& frames, const cuda::RowPla
 
 void DeviceCache::seal_due(cuda::Stream stream) {
   if (is_signvq()) return seal_own_due(stream);
+  if (recipe_.reserve.given()) return leave_due(stream);
   due_pages_.clear();
   std::vector<int32_t> to;
   for (int sequence = 0; sequence < shape_.n_sequences; ++sequence) {
@@ -416,8 +434,8 @@ void DeviceCache::put_prompt(int sequence, int layer, const PromptRows& rows, in
     copy_to_pages(shape_.heads, rows, 0, recipe_.sink_tokens, exact, sink_pages_.as<int32_t>() + sequence,
                   stream);
   }
-  copy_to_pages(shape_.heads, rows, n_coded, n - n_coded, exact,
-                exact_table_.as<int32_t>() + sequence * exact.page_table_stride, stream);
+  copy_to_pages(shape_.heads, rows, n_coded, n - n_coded, exact, exact_table(sequence), stream);
+  bound_rows(sequence, layer, stream);
 }
 
 }  // namespace quire::gpu

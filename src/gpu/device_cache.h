@@ -29,6 +29,7 @@ struct CacheShape {
   int n_sequences;
   int most_tokens;      // of a sequence
   float score_cap = 0;  // as in cuda::DecodeAttention
+  int rope_half = 0;    // pairs that turn
 };
 
 // Where a layer of the model is kept: as the layer-th of those that see all tokens, or of those with a
@@ -41,11 +42,24 @@ struct LayerPlace {
 // Which pages a sequence had, and room to decode some at a time.
 struct RowsBefore {
   int n_tokens = 0;
+  int n_rows = 0;  // that there are of them: all, or those that have not left
   int n_coded_pages = 0;
-  cuda::DeviceBuffer tables;  // numbers of coded pages, of exact ones, of the sinks'
+  cuda::DeviceBuffer tables;  // numbers of coded pages, of exact ones, of the sinks'; places in a ring
   cuda::DeviceBuffer framed;  // [kOpenedPages][n_kv_heads][64][head_dim]
 };
 constexpr int kOpenedPages = 32;
+
+// Positions of the exact rows of a cache whose rows move, as they lie; where they leave for good, rising, as
+// each head may have them in an order of its own. Empty: rows do not move.
+std::vector<uint32_t> exact_positions(const Cache& cache);
+
+// How the rows of a prompt come to lie where a recipe moves rows: see SequencePages::arrangement(), and of a
+// ring which of the rows there are at which place.
+struct Arrangement {
+  int first = 0;  // place of its first row: those before are coded
+  int n = 0;
+  cuda::DeviceBuffer order, keys, values;
+};
 
 // Layers are counted among those that see all tokens, but where a LayerPlace or a window is spoken of.
 class DeviceCache {
@@ -102,6 +116,19 @@ class DeviceCache {
   // are, coded ones decoded and rounded, at the places 0 .. of `rows`.
   RowsBefore rows_before(int sequence) const;
   void take_rows(const RowsBefore& before, int layer, const PromptRows& rows, cuda::Stream stream);
+  // Where rows move, for a prompt of n tokens behind those: room first, and what is known when pages() has
+  // its tokens. `rows` of put_prompt() are then those of arranged().
+  Arrangement make_arrangement(const RowsBefore& before, int n) const;
+  void send_arrangement(int sequence, const RowsBefore& before, Arrangement& arrangement) const;
+  PromptRows arranged(int sequence, int layer, const PromptRows& rows, const Arrangement& arrangement,
+                      cuda::Stream stream) const;
+  // The first rows of a prompt are its sinks: to where they stay.
+  void store_sinks(int sequence, int layer, const PromptRows& rows, int n, cuda::Stream stream) const;
+  // Sinks as they stand `shift` positions further on, to rows to.first ..
+  void turn_sinks(int sequence, int layer, int shift, const Angles& angles, const PromptRows& to,
+                  cuda::Stream stream) const;
+  // What a step writes beside its rows where they are a ring.
+  StepState::WindowState window_state() const;
   // Coded pages `first` .. of a sequence from exact rows at the places 0 .. of `rows`.
   void seal_rows(int sequence, int layer, const PromptRows& rows, int first, int n, cuda::Stream stream);
   // Between a sequence here and a cache of the CPU, of the same recipe and shape: `to` is without tokens;
@@ -116,6 +143,8 @@ class DeviceCache {
   void copy_page(int from, int to, cuda::Stream stream);
   uint8_t* exact_page(int number) const;
   size_t exact_page_bytes() const { return exact_page_bytes_; }
+  // Bounds of all short pages of a sequence in one layer, where the recipe reads by them.
+  void bound_rows(int sequence, int layer, cuda::Stream stream) const;
 
  private:
   class Transfer;  // device_cache_file.cpp
@@ -165,6 +194,27 @@ class DeviceCache {
   void put_kept_rows(int sequence, int layer, cuda::Stream stream);
   cuda::SignVqAttention signvq_attention(int layer, const float* queries, const int32_t* exact_tokens,
                                          float* out) const;
+  // Of all layers, without bounds.
+  size_t exact_rows_bytes() const {
+    const HeadShape& h = shape_.heads;
+    return size_t{4} * kPageTokens * static_cast<size_t>(h.head_dim * h.n_kv_heads * shape_.n_layers);
+  }
+  static size_t exact_page_bytes(const CacheShape& shape, const DeviceRecipe& recipe);
+  void reserve_listed();
+  cuda::ShortPages short_pages(int layer, const int32_t* exact_tokens) const;
+  cuda::ListedRows listed_rows() const;
+  void attend_listed(int layer, const float* queries, const int32_t* exact_tokens, float* out,
+                     cuda::Stream stream);
+  // Rows that leave a reserve; moves of so many rows at a time.
+  static constexpr size_t kMostMoves = 2 * kPageTokens;
+  void reserve_moves();
+  void leave_due(cuda::Stream stream);
+  void leave_reserve(int sequence, cuda::Stream stream);
+  void attend_ring(int layer, const float* queries, const int32_t* exact_tokens, float* out,
+                   cuda::Stream stream);
+  const int32_t* exact_table(int sequence) const {
+    return exact_table_.as<int32_t>() + ptrdiff_t{sequence} * pages_.shape().exact_pages();
+  }
   bool is_signvq() const { return recipe_.kind == AttentionKind::kSignVq; }
 
   CacheShape shape_;
@@ -188,6 +238,9 @@ class DeviceCache {
   cuda::SparsePlan plan_{};
   cuda::SignVqPlan signvq_plan_{};
   SignVqState signs_;
+  // Of rows by bounds (device_cache_listed.cpp): which a step reads, made anew in every layer.
+  cuda::DeviceBuffer scores_, units_, unit_counts_, unit_pages_;
+  cuda::DeviceBuffer moves_, window_sinks_, window_cosine_, window_sine_;
   std::vector<int32_t> due_pages_;
   std::unique_ptr<OffloadedPages> offloaded_;
   Sender sender_;

@@ -1,6 +1,7 @@
 // Attention of a step to the pages of a layer.
 #include "base/error.h"
 #include "gpu/device_cache.h"
+#include "gpu/moved_rows.h"
 
 namespace quire::gpu {
 
@@ -100,6 +101,10 @@ void DeviceCache::attend(int layer, const float* queries, const int32_t* exact_t
     return cuda::attend_sparse(sparse_attention(layer, queries, exact_tokens, out), recipe_.key_bits,
                                recipe_.value_bits, plan_, stream);
   }
+  if (recipe_.window_tokens > 0) return attend_ring(layer, queries, exact_tokens, out, stream);
+  if (recipe_.bounds_pages() && layer >= recipe_.quest.dense_layers) {
+    return attend_listed(layer, queries, exact_tokens, out, stream);
+  }
   attend_exact(layer, queries, exact_tokens, out, stream);
   if (!recipe_.seals()) return;
   const int n_outputs = shape_.n_sequences * shape_.heads.n_heads;
@@ -145,6 +150,31 @@ void DeviceCache::attend_window(int layer, const float* queries, const int32_t* 
   a.n_tokens = n_tokens;
   a.window = windows_->window(layer);
   cuda::attend_exact(a, recipe_.format, stream);
+}
+
+// The ring without its sinks, and these with queries that are turned to them.
+void DeviceCache::attend_ring(int layer, const float* queries, const int32_t* exact_tokens, float* out,
+                              cuda::Stream stream) {
+  const ExactPages exact = exact_pages(layer);
+  cuda::DecodeAttention a = attention(queries, out, log_sums_.as<float>());
+  a.keys = exact.keys;
+  a.values = exact.values;
+  a.page_table = exact.page_table;
+  a.page_table_stride = exact.page_table_stride;
+  a.n_tokens = exact_tokens;
+  a.first_token = recipe_.sink_tokens;
+  cuda::attend_exact(a, recipe_.format, stream);
+  if (recipe_.sink_tokens == 0) return;
+  const Angles back = {nullptr, 1, shape_.rope_half, window_cosine_.as<float>(), window_sine_.as<float>()};
+  turn_queries(shape_.heads, queries, shape_.n_sequences, back, framed_.as<float>(), stream);
+  a.queries = framed_.as<float>();
+  a.out = other_out_.as<float>();
+  a.log_sums = other_log_sums_.as<float>();
+  a.n_tokens = window_sinks_.as<int32_t>();
+  a.first_token = 0;
+  cuda::attend_exact(a, recipe_.format, stream);
+  cuda::merge_attention(out, log_sums_.as<float>(), other_out_.as<float>(), other_log_sums_.as<float>(),
+                        shape_.n_sequences * shape_.heads.n_heads, shape_.heads.head_dim, stream);
 }
 
 // Of coded pages, but for the sinks; the output as it is outside of the frame. Capped scores are those of

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/half.h"
 #include "gpu/device_cache.h"
 
 namespace quire::gpu {
@@ -27,19 +28,31 @@ void turn_keys_back(const std::byte* from, int n, int d, uint16_t* rows) {
 
 }  // namespace
 
+std::vector<uint32_t> exact_positions(const Cache& cache) {
+  if (cache.reserving() != nullptr) {
+    return {cache.reserving()->open().begin(), cache.reserving()->open().end()};
+  }
+  if (cache.dropping() == nullptr) return {};
+  std::vector<uint32_t> positions = cache.dropping()->rows(0, 0).positions;
+  std::ranges::sort(positions);
+  return positions;
+}
+
 // One sequence, whose pages are settled and which no kernel is at work on.
 class DeviceCache::Transfer {
  public:
   Transfer(DeviceCache& cache, int sequence, cuda::Stream stream)
       : cache_(cache),
+        sequence_(sequence),
         heads_(cache.shape_.heads),
         stream_(stream),
-        sequence_(sequence),
         n_(cache.pages_.n_tokens(sequence)),
         n_coded_(cache.pages_.coded_tokens(sequence) / kPageTokens),
         coded_(cache.pages_.coded_table().data() + ptrdiff_t{sequence} * cache.pages_.coded_stride()),
         exact_(cache.pages_.exact_table().data() + ptrdiff_t{sequence} * cache.pages_.shape().exact_pages()),
-        sinks_(cache.pages_.sink_pages()[size(sequence)]),
+        sinks_(cache.recipe_.window_tokens > 0 && n_ > 0 ? exact_[0]
+                                                         : cache.pages_.sink_pages()[size(sequence)]),
+        places_(places(cache, sequence)),
         side_(size(kPageTokens * heads_.head_dim)),
         rows_(2 * side_ * size(heads_.n_kv_heads)),
         staged_(size(cache.staged_layout_.head_bytes() * heads_.n_kv_heads)) {}
@@ -50,6 +63,13 @@ class DeviceCache::Transfer {
     const auto n_lost = static_cast<size_t>(cache_.windows_->n_lost(sequence_, n_));
     return {0, std::max(n_lost, layout.left_behind(static_cast<size_t>(n_))), {}};
   }
+
+  // Of a recipe whose rows leave for good: where the exact row of each position lies, in their order.
+  struct Place {
+    uint32_t position;
+    int row;  // of the exact pages
+  };
+  const std::vector<Place>& row_places() const { return places_; }
 
   // A layer's memory in the order of store/blocks.cpp.
   std::vector<uint8_t> layer_bytes(LayerPlace place, const LayerLayout& layout) {
@@ -62,6 +82,10 @@ class DeviceCache::Transfer {
       return bytes;
     }
     const int layer = place.layer;
+    if (cache_.recipe_.drops()) {
+      add_places(layer, layout, bytes);
+      return bytes;
+    }
     if (n_coded_ > 0 && layout.sink_tokens > 0) add_sinks(layer, layout, bytes);
     if (n_coded_ > 0) add_coded(layer, layout.sealed, bytes);
     for (int first = n_coded_ * kPageTokens, i = 0; first < n_; first += kPageTokens, ++i) {
@@ -69,6 +93,44 @@ class DeviceCache::Transfer {
       add_open(std::min(kPageTokens, n_ - first), layout.open, bytes);
     }
     return bytes;
+  }
+
+  // rows: of each KV head, as they lie on the CPU; of a recipe whose rows leave for good.
+  void put_places(int layer, const LayerView& view, const Dropping& rows) {
+    std::vector<std::vector<uint16_t>> pages(size(exact_pages()), std::vector<uint16_t>(rows_.size(), 0));
+    const auto put = [&](int head, int row, const uint16_t* key, const uint16_t* value) {
+      uint16_t* to = head_rows(pages[size(row / kPageTokens)], head) + row % kPageTokens * heads_.head_dim;
+      std::copy_n(key, heads_.head_dim, to);
+      std::copy_n(value, heads_.head_dim, to + side_);
+    };
+    const auto row_of = [&](uint32_t position) {
+      const auto at = std::ranges::lower_bound(places_, position, {}, &Place::position);
+      QUIRE_CHECK(at != places_.end() && at->position == position);
+      return at->row;
+    };
+    for (int head = 0; head < heads_.n_kv_heads; ++head) {
+      const std::vector<uint32_t>& positions = rows.rows(size(layer), size(head)).positions;
+      for (size_t i = 0; i < positions.size(); ++i) {
+        const auto page = static_cast<size_t>(i) / kPageTokens;
+        const auto row = static_cast<int>(i % kPageTokens);
+        if (row == 0) {
+          const int n_rows = static_cast<int>(std::min<size_t>(kPageTokens, positions.size() - i));
+          turn_keys_back(view.keys(size(head), page), n_rows, heads_.head_dim, keys(head));
+          std::memcpy(values(head), view.values(size(head), page),
+                      size(n_rows * heads_.head_dim) * sizeof(uint16_t));
+        }
+        put(head, row_of(positions[i]), keys(head) + row * heads_.head_dim,
+            values(head) + row * heads_.head_dim);
+      }
+      for (int i = 0; view.sinks != nullptr && i < cache_.recipe_.sink_tokens; ++i) {
+        put(head, i, reinterpret_cast<const uint16_t*>(view.sink_keys(size(head))) + i * heads_.head_dim,
+            reinterpret_cast<const uint16_t*>(view.sink_values(size(head))) + i * heads_.head_dim);
+      }
+    }
+    for (size_t i = 0; i < pages.size(); ++i) {
+      rows_ = pages[i];
+      write_exact(layer, exact_[i]);
+    }
   }
 
   void put_layer(LayerPlace place, const LayerView& view) {
@@ -104,9 +166,55 @@ class DeviceCache::Transfer {
     return bytes.data() + bytes.size() - n_bytes;
   }
 
+  int exact_pages() const {
+    const int n_rows = cache_.pages_.exact_rows(sequence_);
+    return (n_rows + kPageTokens - 1) / kPageTokens;
+  }
+  uint16_t* head_rows(std::vector<uint16_t>& page, int head) const {
+    return page.data() + 2 * side_ * size(head);
+  }
+
+  // Rows that the CPU has: of a ring those of the window alone, or all tokens while there are no more.
+  static std::vector<Place> places(const DeviceCache& cache, int sequence) {
+    std::vector<Place> all;
+    const int n = cache.pages_.n_tokens(sequence);
+    const PagesShape& shape = cache.pages_.shape();
+    if (shape.window_tokens > 0) {
+      for (int position = n < shape.window_rows() ? 0 : n - shape.window_tokens; position < n; ++position)
+        all.push_back({static_cast<uint32_t>(position), shape.place_of(position)});
+    } else if (shape.drops()) {
+      const std::vector<uint32_t>& open = cache.pages_.order(sequence).open();
+      for (size_t i = 0; i < open.size(); ++i) all.push_back({open[i], static_cast<int>(i)});
+      std::ranges::sort(all, {}, &Place::position);
+    }
+    return all;
+  }
+
+  void add_places(int layer, const LayerLayout& layout, std::vector<uint8_t>& bytes) {
+    if (places_.size() < size(n_) && layout.sink_tokens > 0) add_sinks(layer, layout, bytes);
+    std::vector<std::vector<uint16_t>> pages;
+    for (int i = 0; i < exact_pages(); ++i) {
+      read_exact(layer, exact_[i]);
+      pages.push_back(rows_);
+    }
+    for (size_t first = 0; first < places_.size(); first += kPageTokens) {
+      const size_t n_rows = std::min<size_t>(kPageTokens, places_.size() - first);
+      for (int head = 0; head < heads_.n_kv_heads; ++head) {
+        for (size_t i = 0; i < n_rows; ++i) {
+          const int row = places_[first + i].row;
+          const uint16_t* from =
+              head_rows(pages[size(row / kPageTokens)], head) + row % kPageTokens * heads_.head_dim;
+          std::copy_n(from, heads_.head_dim, keys(head) + i * size(heads_.head_dim));
+          std::copy_n(from + side_, heads_.head_dim, values(head) + i * size(heads_.head_dim));
+        }
+      }
+      add_open(static_cast<int>(n_rows), layout.open, bytes);
+    }
+  }
+
   // Of one layer, to rows_ and from there.
   size_t place(int layer, int page) const {
-    const size_t layer_bytes = cache_.exact_page_bytes_ / size(cache_.shape_.n_layers);
+    const size_t layer_bytes = cache_.exact_rows_bytes() / size(cache_.shape_.n_layers);
     return size(page) * cache_.exact_page_bytes_ + size(layer) * layer_bytes;
   }
   void read_exact(int layer, int page) {
@@ -149,6 +257,30 @@ class DeviceCache::Transfer {
       turn_keys(keys(head), n_rows, heads_.head_dim, page + layout.key_offset(size(head)));
       std::memcpy(page + layout.value_offset(size(head)), values(head),
                   size(n_rows * heads_.head_dim) * sizeof(uint16_t));
+      if (layout.digest_bytes > 0) add_bounds(head, n_rows, page + layout.digest_offset(size(head)));
+    }
+  }
+
+  // As policy/select_quest.cpp has them of the short pages that n_rows fill.
+  void add_bounds(int head, int n_rows, uint8_t* to) {
+    const int n_tokens = cache_.recipe_.quest.page_tokens;
+    const int d = heads_.head_dim;
+    auto* bounds = reinterpret_cast<uint16_t*>(to);
+    const auto number = [&](const uint16_t* row) {
+      return cache_.recipe_.format == Format::kF16 ? f16_to_f32(*row) : bf16_to_f32(*row);
+    };
+    for (int first = 0; first + n_tokens <= n_rows; first += n_tokens, bounds += 2 * d) {
+      for (int j = 0; j < d; ++j) {
+        const uint16_t* largest = keys(head) + first * d + j;
+        const uint16_t* least = largest;
+        for (int t = first + 1; t < first + n_tokens; ++t) {
+          const uint16_t* key = keys(head) + t * d + j;
+          if (number(key) >= number(largest)) largest = key;
+          if (number(key) < number(least)) least = key;
+        }
+        bounds[j] = *largest;
+        bounds[d + j] = *least;
+      }
     }
   }
 
@@ -212,14 +344,15 @@ class DeviceCache::Transfer {
   }
 
   DeviceCache& cache_;
+  const int sequence_;
   const HeadShape heads_;
   const cuda::Stream stream_;
-  const int sequence_;
   const int n_;
   const int n_coded_;
   const int32_t* coded_;
   const int32_t* exact_;
   const int sinks_;
+  const std::vector<Place> places_;
   const size_t side_;
   std::vector<uint16_t> rows_;   // of a page: heads of keys and values, [64][head_dim] each
   std::vector<uint8_t> staged_;  // of a coded page
@@ -228,13 +361,17 @@ class DeviceCache::Transfer {
 void DeviceCache::save(int sequence, Cache& to, cuda::Stream stream) {
   cuda::wait_for(stream);
   Transfer transfer(*this, sequence, stream);
+  const auto n_tokens = static_cast<size_t>(pages_.n_tokens(sequence));
+  const size_t n_dropped = recipe_.drops() ? n_tokens - transfer.row_places().size() : 0;
   std::vector<LayerContents> contents;
-  for (size_t i = 0; i < places_.size(); ++i)
+  for (size_t i = 0; i < places_.size(); ++i) {
     contents.push_back(transfer.contents(places_[i], to.store().layer_layout(i)));
+    contents.back().n_left += n_dropped;
+  }
   size_t layer = 0;
   std::vector<uint8_t> bytes;
   size_t n_taken = 0;
-  to.restore(static_cast<size_t>(pages_.n_tokens(sequence)), contents, [&](std::span<std::byte> block) {
+  to.restore(n_tokens, contents, [&](std::span<std::byte> block) {
     if (n_taken == bytes.size()) {
       bytes = transfer.layer_bytes(places_[layer], to.store().layer_layout(layer));
       ++layer;
@@ -245,6 +382,16 @@ void DeviceCache::save(int sequence, Cache& to, cuda::Stream stream) {
     n_taken += block.size();
   });
   QUIRE_CHECK(n_taken == bytes.size() && layer == places_.size());
+  if (recipe_.drops()) {
+    HeadRows rows;
+    for (const Transfer::Place& place : transfer.row_places()) rows.positions.push_back(place.position);
+    rows.mass.resize(rows.positions.size(), 0.0f);
+    const std::vector<HeadRows> heads(static_cast<size_t>(shape_.heads.n_kv_heads), rows);
+    to.restore_dropping(static_cast<size_t>(pages_.n_steps(sequence)),
+                        std::vector(static_cast<size_t>(shape_.n_layers), heads));
+  } else if (recipe_.reserve.given()) {
+    to.restore_reserving(pages_.order(sequence).open());
+  }
 }
 
 void DeviceCache::load(int sequence, const Cache& from, cuda::Stream stream) {
@@ -254,11 +401,16 @@ void DeviceCache::load(int sequence, const Cache& from, cuda::Stream stream) {
   int n_lost = 0;
   for (size_t layer = 0; layer < places_.size(); ++layer) {
     const LayerView view = from.store().view(layer, n);
+    if (recipe_.drops()) {
+      transfer.put_places(places_[layer].layer, view, *from.dropping());
+      continue;
+    }
     transfer.put_layer(places_[layer], view);
     n_lost = std::max(n_lost, kPageTokens * static_cast<int>(view.left_pages));
   }
   if (windows_ != nullptr) windows_->restore(sequence, n_lost);
   cuda::wait_for(nullptr);  // writes may return before the device has them
+  for (int layer = 0; layer < shape_.n_layers; ++layer) bound_rows(sequence, layer, stream);
 }
 
 }  // namespace quire::gpu

@@ -1,5 +1,6 @@
 #include "gpu/device_recipe.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "base/error.h"
@@ -24,15 +25,17 @@ std::optional<int> nested_bits(Code code) {
 // predictions with them (docs/results/cuda-model.md).
 bool is_panel(Code code) { return code == Code::kQ8 || code == Code::kQ4 || code == Code::kKivi4; }
 
+constexpr int kMostRows = 1 << 24;
+
 class Reader {
  public:
   Reader(const Recipe& recipe, const std::string& text) : recipe_(recipe), text_(text) {}
 
   DeviceRecipe read() {
     if (recipe_.place.kind == PagePlace::Kind::kDisk) refuse("keeps its rows on a disk");
-    if (recipe_.keep.given() || recipe_.select.given() || recipe_.promote.given()) {
-      refuse("keeps, selects or promotes rows by a policy");
-    }
+    if (recipe_.promote.given()) refuse("promotes pages");
+    if (recipe_.keep.given()) read_keep();
+    if (recipe_.select.given()) read_select();
     const bool is_signvq = recipe_.coded && recipe_.keys == SideFormat::of(Code::kSignVq);
     if ((recipe_.full_rows > 0 || recipe_.prompt_statistics) && !is_signvq) {
       refuse("looks at the prompt to code it");
@@ -51,6 +54,35 @@ class Reader {
     throw Error("recipe '" + text_ + "' " + why + ", which the CUDA device does not do: use --device cpu");
   }
 
+  // Which rows stay hangs on positions alone.
+  void read_keep() {
+    const PolicyChoice& keep = recipe_.keep;
+    if (keep.policy == Policy::kLog && keep.number("partial") == 0) {
+      const size_t n_sinks = recipe_.coded ? recipe_.sink_tokens : 0;
+      result_.reserve =
+          LogReserve(static_cast<ReserveRule>(keep.number("rule")), keep.number("reserve"), n_sinks);
+    } else if (keep.policy == Policy::kWindow && !recipe_.coded) {
+      result_.window_tokens = static_cast<int>(std::min<size_t>(keep.number("window"), kMostRows));
+      result_.sink_tokens = static_cast<int>(recipe_.sink_tokens);
+    } else {
+      refuse("keeps rows by a policy other than a window or a reserve of whole rows");
+    }
+    if (recipe_.place.given()) refuse("moves rows that lie in the host's memory");
+  }
+
+  void read_select() {
+    const PolicyChoice& select = recipe_.select;
+    if (select.policy != Policy::kQuest) refuse("selects rows by a policy other than quest");
+    if (select.number("queries") != 0) refuse("chooses pages for each query head");
+    const auto page_tokens = static_cast<int>(select.number("page"));
+    if (!cuda::has_short_pages(page_tokens)) refuse("has pages of other than 16, 32 or 64 tokens");
+    if (recipe_.coded || recipe_.keep.given() || recipe_.place.given()) {
+      refuse("selects among rows that are not all exact, or not all on the device");
+    }
+    const auto rows = static_cast<int>(std::min<size_t>(select.budget.rows, kMostRows));
+    result_.quest = {page_tokens, static_cast<int>(select.number("dense")), {select.budget.share, rows}};
+  }
+
   void read_codes() {
     if (!recipe_.keys.coded || !recipe_.values.coded) refuse("codes one side and not the other");
     result_.keys = recipe_.keys.code;
@@ -65,15 +97,19 @@ class Reader {
       result_.kind = AttentionKind::kTurbo;
       result_.key_bits = *keys;
       result_.value_bits = *values;
-    } else if (is_panel(result_.keys) && result_.keys == result_.values) {
+    } else if (result_.keys == result_.values && (is_panel(result_.keys) || is_logquant())) {
       result_.kind = AttentionKind::kPanels;
     } else {
       refuse("has codes that are not among turbo, q8, q4, kivi4");
     }
   }
 
+  // Of these codes the published method is made.
+  bool is_logquant() const { return result_.reserve.given() && result_.keys == Code::kKivi2; }
+
   void read_signvq() {
     if (result_.values != Code::kSignVq) refuse("has signvq keys and other values");
+    if (result_.reserve.given()) refuse("keeps a reserve beside signvq codes");
     if (result_.sink_tokens > 0) refuse("keeps sinks beside signvq codes");
     if (recipe_.frame && *recipe_.frame != FrameKind::kPlain) refuse("has signvq codes in a frame");
     result_.kind = AttentionKind::kSignVq;

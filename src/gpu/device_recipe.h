@@ -6,8 +6,10 @@
 
 #include "cache/recipe.h"
 #include "gpu/offload_plan.h"
+#include "kernels/cuda/page_bounds.h"
 #include "kernels/cuda/sparse_budget.h"
 #include "model/config.h"
+#include "store/log_reserve.h"
 
 namespace quire::gpu {
 
@@ -17,6 +19,13 @@ enum class AttentionKind : uint8_t {
   kPanels,  // sealed pages of q8, q4 or kivi, all read
   kSparse,  // sealed pages of nested codes, read through their index
   kSignVq,  // sealed pages of signvq, made of the sequence's own tokens, read through their signs
+};
+
+// Exact rows are read by the bounds of short pages.
+struct QuestChoice {
+  int page_tokens = 0;  // 0: they are not
+  int dense_layers = 0;
+  cuda::PageBudget budget = {};
 };
 
 struct DeviceRecipe {
@@ -30,6 +39,11 @@ struct DeviceRecipe {
   int tail_tokens = 0;
   int full_rows = 0;  // of signvq: rows of a KV head that stay exact though they are coded
   cuda::SparseBudget budget = {};
+  // Given: it says which rows are coded, or leave where nothing is.
+  LogReserve reserve = {};
+  // Above 0: the sinks and so many of the newest tokens stay, and positions count inside the cache.
+  int window_tokens = 0;
+  QuestChoice quest = {};
   // Sealed pages lie in memory of the host, but for their index.
   bool offloads = false;
   OffloadLimits limits = {};
@@ -38,6 +52,11 @@ struct DeviceRecipe {
   // Rows that a sequence has can be had back: for prompts behind them, and for caches of the CPU. Not of
   // codes that are made of the sequence's own tokens, nor where they lie outside.
   bool gives_rows() const { return kind != AttentionKind::kSignVq && !offloads; }
+  bool bounds_pages() const { return quest.page_tokens > 0; }
+  // Rows leave for good.
+  bool drops() const { return window_tokens > 0 || (reserve.given() && !seals()); }
+  // Rows of exact pages change places.
+  bool moves_rows() const { return window_tokens > 0 || reserve.given(); }
 };
 
 // Throws Error of one sentence, with the recipe's text in it, for what only the CPU does.

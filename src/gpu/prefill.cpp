@@ -6,13 +6,28 @@
 
 namespace quire::gpu {
 
+namespace {
+
+// With a window every chunk sees the window before it, so that its size matters: the CPU's
+// (engine/session.cpp).
+constexpr int kWindowChunkTokens = 256;
+
+int chunk_tokens(const DeviceRecipe& recipe, const ModelConfig& config) {
+  if (recipe.window_tokens == 0) return kPromptChunk;
+  const size_t n_seen = static_cast<size_t>(recipe.window_tokens) + static_cast<size_t>(recipe.sink_tokens);
+  return std::min(kWindowChunkTokens, static_cast<int>(config.context_tokens - n_seen));
+}
+
+}  // namespace
+
 Prefill::Prefill(DeviceBatch::Parts& parts, int sequence, std::span<const int32_t> tokens)
     : parts_(parts),
       sequence_(sequence),
       n_(static_cast<int>(tokens.size())),
-      chunk_(std::min(n_, kPromptChunk)),
+      chunk_(std::min(n_, chunk_tokens(parts.cache.recipe(), parts.model.config))),
       before_(parts.cache.rows_before(sequence)),
-      stride_((before_.n_tokens + n_ + kPageTokens - 1) / kPageTokens * kPageTokens),
+      stride_((before_.n_rows + n_ + kPageTokens - 1) / kPageTokens * kPageTokens),
+      arrangement_(parts.cache.make_arrangement(before_, n_)),
       tokens_(tokens.size_bytes()) {
   const ModelConfig& c = parts.model.config;
   const auto buffer = [](size_t rows, size_t columns, size_t each) {
@@ -42,26 +57,16 @@ bool Prefill::run(const PromptOptions& options) {
   const ModelConfig& c = parts_.model.config;
   const Weights& w = parts_.model.weights;
   const auto width = static_cast<int>(c.width);
+  parts_.cache.send_arrangement(sequence_, before_, arrangement_);
   embed_rows(w.embedding, c.embedding_scale, tokens_.as<int32_t>(), n_, x_.as<float>(), parts_.stream);
   parts_.note_tokens(sequence_, before_.n_tokens, tokens_.as<int32_t>(), n_);
   const int last_in_chunk = (n_ - 1) % chunk_;
   const PromptRows rows = {
       queries_.as<uint16_t>() + static_cast<size_t>(last_in_chunk) * c.n_heads * c.head_dim,
       keys_.as<uint16_t>(), values_.as<uint16_t>(), stride_, 0};
-  DeviceCache& cache = parts_.cache;
-  const int n_before = before_.n_tokens;
   for (int layer = 0; layer < static_cast<int>(c.n_layers); ++layer) {
     if (options.stop_flag != nullptr && options.stop_flag->load(std::memory_order_relaxed)) return false;
-    const LayerPlace place = cache.place(layer);
-    if (n_before > 0 && !place.has_window) cache.take_rows(before_, place.layer, rows, parts_.stream);
-    if (n_before > 0 && place.has_window)
-      cache.windows()->take(sequence_, place.layer, n_before, rows, parts_.stream);
-    for (int first = 0; first < n_; first += chunk_) run_chunk(layer, first, std::min(chunk_, n_ - first));
-    if (place.has_window) {
-      cache.windows()->put(sequence_, place.layer, rows, n_before, n_before + n_, parts_.stream);
-    } else {
-      cache.put_prompt(sequence_, place.layer, rows, n_before + n_, before_.n_coded_pages, parts_.stream);
-    }
+    run_layer(layer, rows);
     if (!options.progress && options.stop_flag == nullptr) continue;
     cuda::wait_for(parts_.stream);
     if (options.progress) options.progress((layer + 1.0) / static_cast<double>(c.n_layers));
@@ -84,6 +89,48 @@ void Prefill::add_part(const DeviceMatrix& matrix, const uint16_t* rows, int n, 
              parts_.stream);
 }
 
+void Prefill::run_layer(int layer_of_model, const PromptRows& rows) {
+  DeviceCache& cache = parts_.cache;
+  const auto [layer, has_window] = cache.place(layer_of_model);
+  const auto run_chunks = [&] {
+    for (int first = 0; first < n_; first += chunk_)
+      run_chunk(layer_of_model, first, std::min(chunk_, n_ - first));
+  };
+  if (has_window) {
+    const int n_before = before_.n_tokens;
+    if (n_before > 0) cache.windows()->take(sequence_, layer, n_before, rows, parts_.stream);
+    run_chunks();
+    return cache.windows()->put(sequence_, layer, rows, n_before, n_before + n_, parts_.stream);
+  }
+  if (before_.n_tokens > 0) cache.take_rows(before_, layer, rows, parts_.stream);
+  has_sinks_ = before_.n_rows < before_.n_tokens;
+  run_chunks();
+  if (!has_sinks_ && cache.recipe().window_tokens > 0)
+    cache.store_sinks(sequence_, layer, rows, before_.n_rows + n_, parts_.stream);
+  const SequencePages& pages = cache.pages();
+  cache.put_prompt(sequence_, layer, cache.arranged(sequence_, layer, rows, arrangement_, parts_.stream),
+                   pages.coded_tokens(sequence_) + pages.exact_rows(sequence_), before_.n_coded_pages,
+                   parts_.stream);
+}
+
+// All of them; or those of the window and before these the sinks, in the place of tokens that have left.
+int Prefill::rows_seen(int layer, int n_before, int& first_row) {
+  DeviceCache& cache = parts_.cache;
+  const DeviceRecipe& recipe = cache.recipe();
+  const int n_seen = recipe.window_tokens + recipe.sink_tokens;
+  const int n_rows = n_before - (before_.n_tokens - before_.n_rows);
+  first_row = 0;
+  if (recipe.window_tokens == 0 || n_before <= n_seen) return n_rows;
+  first_row = n_rows - n_seen;
+  const PromptRows rows = {nullptr, keys_.as<uint16_t>(), values_.as<uint16_t>(), stride_, 0};
+  if (!has_sinks_) cache.store_sinks(sequence_, layer, rows, n_rows, parts_.stream);
+  has_sinks_ = true;
+  PromptRows to = rows;
+  to.first = first_row;
+  cache.turn_sinks(sequence_, layer, n_before - n_seen, parts_.angles(nullptr, nullptr), to, parts_.stream);
+  return n_seen;
+}
+
 void Prefill::run_chunk(int layer, int first, int n) {
   const ModelConfig& c = parts_.model.config;
   const LayerWeights& w = parts_.model.weights.layers[static_cast<size_t>(layer)];
@@ -92,6 +139,7 @@ void Prefill::run_chunk(int layer, int first, int n) {
   const HeadShape heads = parts_.heads();
   const Format format = parts_.cache.recipe().format;
   const int position = before_.n_tokens + first;
+  const int row = before_.n_rows + first;
   float* x = x_.as<float>() + static_cast<int64_t>(first) * width;
   auto* rounded = rounded_.as<uint16_t>();
   const LayerPlace place = parts_.cache.place(layer);
@@ -101,13 +149,17 @@ void Prefill::run_chunk(int layer, int first, int n) {
   normalise_rows(x, w.attention_norm, c.norm_epsilon, n, width, rounded, stream);
   parts_.gemm.multiply(w.qkv, rounded, n, qkv_.as<float>(), w.qkv.rows, false, stream);
   make_angles(angles, position, n, stream);
-  finish_prompt_heads(
-      heads, qkv_.as<float>(), parts_.head_weights(layer), angles, n, format,
-      {queries_.as<uint16_t>(), keys_.as<uint16_t>(), values_.as<uint16_t>(), stride_, position}, stream);
+  finish_prompt_heads(heads, qkv_.as<float>(), parts_.head_weights(layer), angles, n, format,
+                      {queries_.as<uint16_t>(), keys_.as<uint16_t>(), values_.as<uint16_t>(), stride_, row},
+                      stream);
+  int first_row = 0;
+  const int n_seen = rows_seen(layer, position, first_row);
+  const int64_t skipped = int64_t{first_row} * heads.head_dim;
   parts_.prompt_attention.attend(
-      {format, n, position, heads.n_heads, heads.n_kv_heads, heads.head_dim, queries_.as<uint16_t>(),
-       keys_.as<uint16_t>(), values_.as<uint16_t>(), stride_, c.query_scale, attended_.as<uint16_t>(),
-       place.has_window ? parts_.cache.windows()->window(place.layer) : 0, c.score_softcap},
+      {format, n, n_seen, heads.n_heads, heads.n_kv_heads, heads.head_dim, queries_.as<uint16_t>(),
+       keys_.as<uint16_t>() + skipped, values_.as<uint16_t>() + skipped, stride_, c.query_scale,
+       attended_.as<uint16_t>(), place.has_window ? parts_.cache.windows()->window(place.layer) : 0,
+       c.score_softcap},
       stream);
   add_part(w.output, attended_.as<uint16_t>(), n, w.output_norm, x);
   normalise_rows(x, w.ffn_norm, c.norm_epsilon, n, width, rounded, stream);

@@ -25,6 +25,7 @@ StepBuffers::StepBuffers(const ModelConfig& c, const BatchOptions& options) {
   tokens = numbers(1);
   n_before = numbers(1);
   exact_tokens = numbers(1);
+  row = numbers(1);
   random = cuda::DeviceBuffer(n * 4 * sizeof(uint64_t));
   step = cuda::DeviceBuffer(sizeof(uint32_t));
   cosine = numbers(at_least_one(c.rope.half()));
@@ -43,7 +44,8 @@ StepBuffers::StepBuffers(const ModelConfig& c, const BatchOptions& options) {
   attended = numbers(q_width);
   hidden = numbers(c.ffn_width);
   logits = numbers(c.vocabulary);
-  for (cuda::DeviceBuffer* buffer : {&tokens, &n_before, &exact_tokens, &step, &logits}) buffer->fill(0);
+  for (cuda::DeviceBuffer* buffer : {&tokens, &n_before, &exact_tokens, &row, &step, &logits})
+    buffer->fill(0);
   if (options.sampling.penalises()) {
     history = numbers(options.context_tokens + 1);
     seen = numbers(static_cast<size_t>(seen_words(static_cast<int>(c.vocabulary))));
@@ -58,10 +60,10 @@ StepBuffers::StepBuffers(const ModelConfig& c, const BatchOptions& options) {
 uint64_t StepBuffers::size_bytes() const {
   uint64_t total = 0;
   for (const cuda::DeviceBuffer* buffer :
-       {&tokens, &n_before, &exact_tokens, &all_tokens, &window_cosine, &window_sine, &branch,
-        &random, &step,     &banned,       &history,    &seen,          &cosine,      &sine,
-        &x,      &weighted, &square_sums,  &qkv,        &queries,       &attended,    &hidden,
-        &logits, &rounded,  &gate_up}) {
+       {&tokens, &n_before, &exact_tokens, &all_tokens,  &row,     &window_cosine, &window_sine,
+        &branch, &random,   &step,         &banned,      &history, &seen,          &cosine,
+        &sine,   &x,        &weighted,     &square_sums, &qkv,     &queries,       &attended,
+        &hidden, &logits,   &rounded,      &gate_up}) {
     total += buffer->size_bytes();
   }
   return total;
@@ -95,8 +97,13 @@ HeadWeights DeviceBatch::Parts::head_weights(int layer) const {
 }
 
 StepState DeviceBatch::Parts::state() const {
-  return {buffers.tokens.as<int32_t>(), buffers.n_before.as<int32_t>(), cache.first_tokens(),
-          buffers.exact_tokens.as<int32_t>(), buffers.all_tokens.as<int32_t>()};
+  return {buffers.tokens.as<int32_t>(),
+          buffers.n_before.as<int32_t>(),
+          cache.first_tokens(),
+          buffers.exact_tokens.as<int32_t>(),
+          buffers.all_tokens.as<int32_t>(),
+          buffers.row.as<int32_t>(),
+          cache.window_state()};
 }
 
 Vectors DeviceBatch::Parts::vectors(const cuda::DeviceBuffer& x, int width, bool normed) const {
@@ -112,7 +119,10 @@ const float* DeviceBatch::Parts::attended(bool with_attention) const {
 void DeviceBatch::Parts::record_heads(int layer, bool with_attention) {
   const LayerPlace place = cache.place(layer);
   StepState rows = state();
-  if (place.has_window) rows.exact_tokens = rows.all_tokens;  // its pages are all of the text's
+  if (place.has_window) {  // its pages are all of the text's
+    rows.exact_tokens = rows.all_tokens;
+    rows.row = rows.n_before;
+  }
   const Angles turn = turns_otherwise(layer)
                           ? window_angles(buffers.window_cosine.as<float>(), buffers.window_sine.as<float>())
                           : angles(buffers.cosine.as<float>(), buffers.sine.as<float>());

@@ -22,7 +22,7 @@ __device__ __forceinline__ uint16_t rounded(float x, Format format) {
                                 : __bfloat16_as_ushort(__float2bfloat16_rn(x));
 }
 
-// In double precision until the end, as on the CPU (model/rope.h).
+// In double precision until the end, as on the CPU (model/rope.h). position: may be below 0.
 __device__ void turn(const Angles& angles, int row, int position) {
   for (int i = (int)threadIdx.x; i < angles.half; i += (int)blockDim.x) {
     double sine = 0;
@@ -31,6 +31,31 @@ __device__ void turn(const Angles& angles, int row, int position) {
     angles.cosine[(int64_t)row * angles.half + i] = (float)(cosine * (double)angles.factor);
     angles.sine[(int64_t)row * angles.half + i] = (float)(sine * (double)angles.factor);
   }
+}
+
+// Which row of the exact pages a step's own becomes. In a ring sinks have the first places, and the others
+// take turns; when tokens have left, sinks are as far from a query as if they stood before the oldest row.
+__device__ void find_row(const StepState& state, const Angles& angles, int row) {
+  const StepState::WindowState& window = state.window;
+  const int n_before = state.n_before[row];
+  if (window.n_rows == 0) {
+    if (threadIdx.x != 0) return;
+    state.exact_tokens[row] = n_before + 1 - state.first[row];
+    state.row[row] = n_before - state.first[row];
+    return;
+  }
+  const int shift = max(0, n_before - (window.n_rows - 1));
+  Angles back = angles;
+  back.factor = 1.0f;
+  back.cosine = window.cosine;
+  back.sine = window.sine;
+  turn(back, row, -shift);
+  if (threadIdx.x != 0) return;
+  state.exact_tokens[row] = min(n_before + 1, window.n_rows);
+  const int n_others = window.n_rows - window.n_sinks;
+  state.row[row] =
+      n_before < window.n_rows ? n_before : window.n_sinks + (n_before - window.n_sinks) % n_others;
+  window.sinks[row] = min(n_before + 1, window.n_sinks);
 }
 
 __global__ void begin_kernel(DeviceMatrix embedding, float scale, StepState state, Angles angles,
@@ -43,8 +68,8 @@ __global__ void begin_kernel(DeviceMatrix embedding, float scale, StepState stat
   if (blockIdx.x == 0) {
     turn(angles, row, state.n_before[row]);
     turn(window_angles, row, state.n_before[row]);
-    if (threadIdx.x == 0) state.exact_tokens[row] = state.n_before[row] + 1 - state.first[row];
     if (threadIdx.x == 0 && state.all_tokens != nullptr) state.all_tokens[row] = state.n_before[row] + 1;
+    find_row(state, angles, row);
   }
   if (at >= width) return;  // whole half warps
   const float x = number(embedding.data + (int64_t)max(state.tokens[row], 0) * width + at) * scale;
@@ -101,7 +126,7 @@ __global__ void step_heads_kernel(HeadShape s, const float* qkv, HeadWeights wei
     queries[(int64_t)row * s.n_heads * s.head_dim + at] = x;
     return;
   }
-  const int token = state.exact_tokens[row] - 1;
+  const int token = state.row[row];
   const int page = pages.page_table[row * pages.page_table_stride + token / kTokensPerPage];
   const bool is_key = head < s.n_heads + s.n_kv_heads;
   const cuda::RowPlane& plane = is_key ? pages.keys : pages.values;
@@ -219,9 +244,9 @@ __global__ void convert_kernel(uint16_t* x, int64_t n) {
 // A block a row of all KV heads.
 template <bool kBack>
 __global__ void pages_kernel(HeadShape s, PromptRows rows, int first, ExactPages pages, const int32_t* table,
-                             int first_at) {
+                             int first_at, const int32_t* places) {
   const int row = (int)blockIdx.x;
-  const int at = first_at + row;
+  const int at = first_at + (places != nullptr ? places[row] : row);
   const int page = table[at / kTokensPerPage];
   for (int i = (int)threadIdx.x; i < 2 * s.n_kv_heads * s.head_dim; i += (int)blockDim.x) {
     const int kv_head = i / s.head_dim % s.n_kv_heads;
@@ -377,14 +402,15 @@ void copy_to_pages(const HeadShape& shape, const PromptRows& rows, int first, in
                    const int32_t* table, cuda::Stream stream, int at) {
   if (n <= 0) return;
   pages_kernel<false>
-      <<<static_cast<unsigned>(n), kThreads, 0, stream>>>(shape, rows, first, pages, table, at);
+      <<<static_cast<unsigned>(n), kThreads, 0, stream>>>(shape, rows, first, pages, table, at, nullptr);
   cuda::check(cudaGetLastError(), "copying rows to pages");
 }
 
 void copy_from_pages(const HeadShape& shape, const ExactPages& pages, const int32_t* table, int n,
-                     const PromptRows& rows, int first, cuda::Stream stream, int at) {
+                     const PromptRows& rows, int first, cuda::Stream stream, int at, const int32_t* places) {
   if (n <= 0) return;
-  pages_kernel<true><<<static_cast<unsigned>(n), kThreads, 0, stream>>>(shape, rows, first, pages, table, at);
+  pages_kernel<true>
+      <<<static_cast<unsigned>(n), kThreads, 0, stream>>>(shape, rows, first, pages, table, at, places);
   cuda::check(cudaGetLastError(), "copying rows from pages");
 }
 

@@ -19,6 +19,14 @@ struct StepState {
   const int32_t* first;   // [n] of these so many first ones have left the exact pages
   int32_t* exact_tokens;  // [n] rows of exact pages with the step's own
   int32_t* all_tokens;    // [n] tokens with the step's own, or nullptr: not wanted
+  int32_t* row;           // [n] which of them that is
+  struct WindowState {    // where exact pages are a ring (gpu/sequence_pages.h); 0 rows: they are none
+    int n_rows = 0;
+    int n_sinks = 0;
+    int32_t* sinks = nullptr;  // [n] rows of sinks with the step's own
+    float* cosine = nullptr;   // [n][half] of the turn from the sinks' places in the text to those here
+    float* sine = nullptr;
+  } window = {};
 };
 
 // How heads turn, and where. Of one step or chunk: angles [n][half] of each row.
@@ -118,9 +126,11 @@ void round_rows(const float* x, int64_t n, uint16_t* out, cuda::Stream stream);
 void copy_to_pages(const HeadShape& shape, const PromptRows& rows, int first, int n, const ExactPages& pages,
                    const int32_t* table, cuda::Stream stream, int at = 0);
 
-// The way back: n rows from row `at` of the pages of `table` on, to rows `first` .. of keys and values.
+// The way back: n rows from row `at` of the pages of `table` on, to rows `first` .. of keys and values. With
+// `places` row i is the one at places[i] from there.
 void copy_from_pages(const HeadShape& shape, const ExactPages& pages, const int32_t* table, int n,
-                     const PromptRows& rows, int first, cuda::Stream stream, int at = 0);
+                     const PromptRows& rows, int first, cuda::Stream stream, int at = 0,
+                     const int32_t* places = nullptr);
 // Decoded rows [n_pages][n_kv_heads][64][head_dim] out of the frame, rounded, to rows `first` .. of
 // [n_kv_heads][stride][head_dim].
 void unframe_rows(const HeadShape& shape, const float* framed, int n_pages, const cuda::FramePlane& frame,

@@ -98,6 +98,59 @@ TEST(DeviceRecipeTest, RefusesTheRestInASentence) {
   }
 }
 
+Recipe with(Recipe recipe, PolicyChoice Recipe::*axis, Policy policy, size_t setting = 0, double value = -1) {
+  recipe.*axis = PolicyChoice::usual(policy);
+  if (value >= 0) (recipe.*axis).values[setting] = value;
+  return recipe;
+}
+
+TEST(DeviceRecipeTest, RowsAreKeptByPosition) {
+  const Recipe turbo = with(coded(Code::kTurbo4, Code::kTurbo4), &Recipe::keep, Policy::kLog);
+  const gpu::DeviceRecipe log = gpu::device_recipe(turbo, "");
+  EXPECT_EQ(log.kind, AttentionKind::kTurbo);
+  EXPECT_EQ(log.reserve.n_settled(1000), LogReserve(ReserveRule::kPublished, 192, 4).n_settled(1000));
+  EXPECT_FALSE(log.drops());
+  EXPECT_THROW(gpu::device_recipe(coded(Code::kKivi2, Code::kKivi2), ""), Error);
+  EXPECT_NO_THROW(
+      gpu::device_recipe(with(coded(Code::kKivi2, Code::kKivi2), &Recipe::keep, Policy::kLog), ""));
+  const gpu::DeviceRecipe dropping = gpu::device_recipe(with(Recipe(), &Recipe::keep, Policy::kLog), "");
+  EXPECT_EQ(dropping.reserve.n_settled(1000), LogReserve(ReserveRule::kPublished, 192, 0).n_settled(1000));
+  EXPECT_TRUE(dropping.drops());
+  const gpu::DeviceRecipe window = gpu::device_recipe(with(Recipe(), &Recipe::keep, Policy::kWindow), "");
+  EXPECT_EQ(window.window_tokens, 2000);
+  EXPECT_EQ(window.sink_tokens, 4);
+  EXPECT_TRUE(window.drops() && window.gives_rows());
+}
+
+TEST(DeviceRecipeTest, RowsAreReadByBounds) {
+  const gpu::DeviceRecipe quest = gpu::device_recipe(with(Recipe(), &Recipe::select, Policy::kQuest), "");
+  EXPECT_EQ(quest.kind, AttentionKind::kExact);
+  EXPECT_EQ(quest.quest.page_tokens, 16);
+  EXPECT_EQ(quest.quest.dense_layers, 2);
+  EXPECT_EQ(quest.quest.budget.share, 0.075);
+}
+
+TEST(DeviceRecipeTest, OtherPoliciesAreRefused) {
+  Recipe outside = with(coded(Code::kNested4, Code::kNested3), &Recipe::keep, Policy::kLog);
+  outside.index = IndexBudget{};
+  EXPECT_NO_THROW(gpu::device_recipe(outside, ""));
+  outside.place = {.kind = PagePlace::Kind::kHost};
+  Recipe monarch = with(coded(Code::kNested4, Code::kNested3), &Recipe::promote, Policy::kHotPages);
+  monarch.index = IndexBudget{};
+  Recipe signs = with(coded(Code::kSignVq, Code::kSignVq), &Recipe::keep, Policy::kLog);
+  signs.sink_tokens = 0;
+  const Recipe rows;
+  for (const Recipe& recipe :
+       {outside, monarch, signs, with(rows, &Recipe::keep, Policy::kHeavyHitters),
+        with(rows, &Recipe::keep, Policy::kSnapKv), with(rows, &Recipe::select, Policy::kDoubleSparse),
+        with(coded(Code::kTurbo4, Code::kTurbo4), &Recipe::keep, Policy::kLog, 2, 1),
+        with(rows, &Recipe::select, Policy::kQuest, 0, 8),
+        with(rows, &Recipe::select, Policy::kQuest, 2, 1)}) {
+    EXPECT_NE(refusal(recipe).find(", which the CUDA device does not do: use --device cpu"),
+              std::string::npos);
+  }
+}
+
 TEST(DeviceRecipeTest, ModelsOfOtherSizesAreRefused) {
   ModelConfig config = gpu::random_config(gpu::random_shape("llama-3.1-8b"));
   for (const ModelFamily& family : families()) {

@@ -230,8 +230,10 @@ TEST_F(DeviceBatches, FullContextsAndForeignRecipesAreRefusedInASentence) {
   device->step();
   EXPECT_THROW(device->step(), Error);
   EXPECT_EQ(device->n_tokens(0), 21u);
-  for (const char* recipe : {"h2o", "selfindex(mass=0.9)", "k=f32,v=f32", "butler", "quire(dense=2)",
-                             "polar4", "turbo4,place=host", "quire,place=disk(path=/tmp)"}) {
+  for (const char* recipe :
+       {"h2o", "selfindex(mass=0.9)", "k=f32,v=f32", "butler", "quire(dense=2)", "monarch", "quest(page=8)",
+        "quest(queries=head)", "k=turbo4,v=turbo4,keep=log(partial=on)", "polar4", "turbo4,place=host",
+        "quire,place=disk(path=/tmp)"}) {
     EXPECT_THROW(batch(options(recipe, 1, 64)), Error) << recipe;
   }
 }

@@ -117,7 +117,8 @@ TEST_F(DeviceSequences, CachesPassBetweenDeviceAndCpu) {
 
 // A session's file is one of the CPU's, and the other way round.
 TEST_F(DeviceSequences, FilesAreThoseOfTheCpu) {
-  for (const char* recipe : {"full", "turbo4", "quire"}) {
+  for (const char* recipe : {"full", "turbo4", "quire", "k=turbo4,v=turbo3,keep=log(reserve=96)",
+                             "k=f16,v=f16,keep=log(reserve=150)", "streaming(window=200)", "quest"}) {
     SessionOptions host_options;
     host_options.recipe = Recipe::parse(recipe);
     host_options.context_tokens = kContext;
@@ -156,7 +157,8 @@ TEST_F(DeviceSequences, FilesAreThoseOfTheCpu) {
 
 // An answer in two parts is the answer in one, draws included.
 TEST_F(DeviceSequences, AnswersInPartsAreThoseInOne) {
-  for (const char* recipe : {"full", "quire"}) {
+  for (const char* recipe :
+       {"full", "quire", "k=turbo4,v=turbo3,keep=log(reserve=96)", "streaming(window=150)"}) {
     gpu::BatchOptions with = options(recipe, 1, kContext);
     with.sampling = {.temperature = 1, .top_k = 40, .top_p = 0.95, .min_p = 0.05, .seed = 5, .banned = {}};
     gpu::DeviceSession whole(engine(), model(), with, kContext);
