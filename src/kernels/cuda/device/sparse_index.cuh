@@ -11,27 +11,59 @@
 //
 //   bytes of a page, for four heads   [(c + page) mod 4][g][i]
 //
-// The level of a row is its best over the heads, and takes the place of the bytes of the first.
+// The level of a row is its best over the heads, and takes the place of the bytes of the first, unless there
+// is room for levels in shared memory.
 #pragma once
 
 #include "kernels/cuda/device/sparse_block.cuh"
 
 namespace quire::cuda {
 
-// Where estimates lie: in shared memory, or in the workspace.
+// Of a page, bit t for row t: above the limit, and at it.
+struct PageMarks {
+  uint64_t above;
+  uint64_t equal;
+};
+static_assert(sizeof(PageMarks) == kPageMarkBytes);
+
+// Where estimates of the block's pages lie: in shared memory, or in the workspace. Marks may take the place
+// of the maxima.
 struct Estimates {
-  float* maxima;   // [page][fours][4] eighths of octaves; later PageMarks [page]
+  float* maxima;   // [page][fours][4] eighths of octaves
   uint8_t* bytes;  // [page][fours][256]
+  PageMarks* marks;
+  uint8_t* levels;  // of a page at level_bytes * page + (turn * page) mod 256
+  int level_bytes;
+  int turn;
+
+  // Of rows 8 i + g of a page, i = 0 .. 7.
+  __device__ uint2* levels_at(int page, int g) const {
+    return reinterpret_cast<uint2*>(levels + page * level_bytes + (turn * page & 255) + 8 * g);
+  }
 };
 
 __device__ inline Estimates estimates_of(const SparseBlock& block) {
-  const int page_bytes = block.n_head_fours * (kPageMaximaBytes + kPageEstimateBytes);
-  uint8_t* memory = block.area;
-  if (block.n_pages * page_bytes > block.plan.area_bytes) {
-    memory = static_cast<uint8_t*>(block.a.workspace) +
-             ((int64_t)block.pair * block.a.page_table_stride + block.first_page) * page_bytes;
+  const int maxima_bytes = block.n_head_fours * kPageMaximaBytes;
+  const int bytes_each = block.n_head_fours * kPageEstimateBytes;
+  uint8_t* maxima = block.area;
+  uint8_t* bytes = maxima + block.n_pages * maxima_bytes;
+  const bool is_spilled = block.n_pages * (maxima_bytes + bytes_each) > block.plan.area_bytes;
+  if (is_spilled) {
+    const int64_t stride = block.a.page_table_stride;
+    maxima = static_cast<uint8_t*>(block.a.workspace) + block.pair * stride * (maxima_bytes + bytes_each);
+    bytes = maxima + stride * maxima_bytes + (int64_t)block.first_page * bytes_each;
+    maxima += (int64_t)block.first_page * maxima_bytes;
   }
-  return {reinterpret_cast<float*>(memory), memory + block.n_pages * block.n_head_fours * kPageMaximaBytes};
+  auto* found = reinterpret_cast<float*>(maxima);
+  if (is_spilled && block.n_pages * (kPageMarkBytes + kPageLevelBytes) <= block.plan.area_bytes) {
+    return {found,
+            bytes,
+            reinterpret_cast<PageMarks*>(block.area),
+            block.area + block.n_pages * kPageMarkBytes,
+            kPageLevelBytes,
+            0};
+  }
+  return {found, bytes, reinterpret_cast<PageMarks*>(maxima), bytes, bytes_each, 64};
 }
 
 // Word `word` of a row of planes of kBytes bytes; zeros behind.
@@ -186,6 +218,7 @@ __device__ __forceinline__ void estimate_page(const SparseBlock& block, const Si
 #pragma unroll
   for (int i = 0; i < 8; ++i) octaves[i] = (octaves[i] - offset) * (signs.norm(i) * scale);
   if (page == 0 && block.n_sinks() > 0) {
+    __syncwarp();  // a branch, and not eight choices for every page
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       if (8 * i + lane_index() / 4 < block.n_sinks()) octaves[i] = -CUDART_INF_F;
