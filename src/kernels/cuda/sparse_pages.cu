@@ -61,8 +61,8 @@ __device__ void copy_part(uint8_t* device, int n_bytes, const Place& place) {
   }
 }
 
-// Keys of four bits: the four bytes of a row's planes at place j, one bit of eight numbers each, are four bytes
-// of nibbles, number i and number i + 4 of the eight.
+// Keys of four bits: the four bytes of a row's planes at place j, one bit of eight numbers each, are four
+// bytes of nibbles, number i and number i + 4 of the eight.
 template <bool kBack>
 __device__ void copy_nibbles(const LayoutParams& p, const HeadParts& cpu, uint8_t* device) {
   const int row_bytes = sparse_key_row_bytes(4, p.head_dim);

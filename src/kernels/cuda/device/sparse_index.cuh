@@ -184,18 +184,22 @@ __device__ __forceinline__ void store_estimates(const Estimates& to, int at, int
   if (g == 0) to.maxima[4 * at + c] = fmaxf(best, -1e7f);  // no row: -inf
 }
 
-// Pages of a warp that are to arrive while others are worked on: in registers, which nothing may move.
+// Pages of a warp, every n_warps-th, in registers, which nothing may move: one group is worked on while the
+// other is to arrive.
 template <int kHeadDim>
 struct SignPages {
-  static constexpr int kAhead = kHeadDim > 128 ? 2 : 3;
-  SignPage<kHeadDim> pages[kAhead];
+  static constexpr int kGroup = kHeadDim > 128 ? 1 : 2;
+  SignPage<kHeadDim> groups[2][kGroup];
 
-  __device__ void load(const SparseBlock& block, int slot, int page) {
-    if (page < block.n_pages) pages[slot].load(block.page_of(block.index, page));
-  }
-  __device__ void load_first(const SparseBlock& block) {
+  __device__ __forceinline__ void load(const SparseBlock& block, int group, int page) {
 #pragma unroll
-    for (int i = 0; i < kAhead; ++i) load(block, i, warp_index() + i * (int)blockDim.x / 32);
+    for (int i = 0; i < kGroup; ++i) {
+      const int at = page + i * (int)blockDim.x / 32;
+      if (at < block.n_pages) groups[group][i].load(block.page_of(block.index, at));
+    }
+  }
+  __device__ __forceinline__ void wait(int group) const {
+    wait_for_register(groups[group][kGroup - 1].norms.w);
   }
 };
 
@@ -231,7 +235,7 @@ __device__ __forceinline__ void estimate_page(const SparseBlock& block, const Si
 // All pages of the block for four heads, and the sums of their probabilities to warp_sums.
 template <int kHeadDim>
 __device__ void estimate_pages(const SparseBlock& block, const Estimates& to, int four) {
-  constexpr int kAhead = SignPages<kHeadDim>::kAhead;
+  constexpr int kGroup = SignPages<kHeadDim>::kGroup;
   SparseShared& shared = block.shared;
   const int n_warps = (int)blockDim.x / 32;
   const int head = 4 * four + lane_index() % 4;
@@ -240,16 +244,22 @@ __device__ void estimate_pages(const SparseBlock& block, const Estimates& to, in
   QueryBits<kHeadDim> query;
   query.load(block, four);
   OctaveSum seen;
-  SignPages<kHeadDim> ahead;
-  ahead.load_first(block);
+  SignPages<kHeadDim> pages;
+  pages.load(block, 0, warp_index());
 #pragma unroll 1
-  for (int first = warp_index(); first < block.n_pages; first += kAhead * n_warps) {
+  for (int first = warp_index(); first < block.n_pages; first += 2 * kGroup * n_warps) {
 #pragma unroll
-    for (int i = 0; i < kAhead; ++i) {
-      const int page = first + i * n_warps;
-      if (page >= block.n_pages) break;
-      estimate_page(block, ahead.pages[i], query, offset, scale, page, seen, to, four);
-      ahead.load(block, i, page + kAhead * n_warps);
+    for (int group = 0; group < 2; ++group) {
+      const int of_group = first + group * kGroup * n_warps;
+      if (of_group >= block.n_pages) break;
+      pages.wait(group);
+      pages.load(block, 1 - group, of_group + kGroup * n_warps);
+#pragma unroll
+      for (int i = 0; i < kGroup; ++i) {
+        const int page = of_group + i * n_warps;
+        if (page < block.n_pages)
+          estimate_page(block, pages.groups[group][i], query, offset, scale, page, seen, to, four);
+      }
     }
   }
   for (int lanes = 4; lanes < 32; lanes *= 2) seen.add_lane(lanes);

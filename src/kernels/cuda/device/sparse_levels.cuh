@@ -60,8 +60,8 @@ struct FourEstimates {
     maxima = *reinterpret_cast<const float4*>(from.maxima + 4 * at);
 #pragma unroll
     for (int c = 0; c < 4; ++c)
-      bytes[c] = *reinterpret_cast<const uint2*>(from.bytes + at * kPageEstimateBytes +
-                                                 (c + page) % 4 * 64 + 8 * g);
+      bytes[c] =
+          *reinterpret_cast<const uint2*>(from.bytes + at * kPageEstimateBytes + (c + page) % 4 * 64 + 8 * g);
   }
   // The larger of the rows' levels for these heads and of `best`, two rows to a word. offsets: of the heads.
   __device__ __forceinline__ void raise(const int* offsets, uint32_t (&best)[4]) const {

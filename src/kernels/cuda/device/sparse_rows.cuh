@@ -1,11 +1,11 @@
 // The second step of the sparse kernel: scores of the candidates by their codes, and the rows kept. Rows are
 // read where they lie, sixteen to a tile of a warp.
 //
-// Codes come in bit planes, but for keys of four bits. Planes of the same 32 numbers become four words of eight
-// nibbles, word i of numbers 4 k + i; a byte of them is the codes of two numbers, and is looked up in a table
-// of pairs of centroids that has a column for every lane. So a register holds numbers 8 m + i and 8 m + i + 4
-// of a key, both along the depth of the product. Values are summed along rows: there a byte is put together
-// from a nibble of either of two rows.
+// Codes come in bit planes, but for keys of four bits. Planes of the same 32 numbers become four words of
+// eight nibbles, word i of numbers 4 k + i; a byte of them is the codes of two numbers, and is looked up in a
+// table of pairs of centroids that has a column for every lane. So a register holds numbers 8 m + i and 8 m +
+// i + 4 of a key, both along the depth of the product. Values are summed along rows: there a byte is put
+// together from a nibble of either of two rows.
 #pragma once
 
 #include "kernels/cuda/device/page_source.cuh"
@@ -138,6 +138,10 @@ struct KeyTile {
     }
   }
 
+  __device__ uint32_t last_loaded() const {
+    return planes[1][Shape::kDepths - 1][kBits - 1] | norms[1] << 16;
+  }
+
   // s: rows g and g + 8, heads 2 c and 2 c + 1 of the tile.
   __device__ void score(const SparseBlock& block, int head_tile, float (&s)[4]) const {
     const uint32_t lane = 4 * lane_index();
@@ -181,33 +185,35 @@ __device__ void score_candidates(const Source& source, const SparseBlock& block,
   const float scale[2] = {shared.score_scale[head], shared.score_scale[head + 1]};
   const float bias[2] = {shared.bias[head], shared.bias[head + 1]};
   OctaveSum seen[2];
-  constexpr int kAhead = kHeadDim > 128 ? 1 : 2;
-  KeyTile<kHeadDim, kBits> ahead[kAhead];
+  KeyTile<kHeadDim, kBits> tiles[2];  // one is worked on while the other is to arrive
+  const auto score = [&](const KeyTile<kHeadDim, kBits>& tile, int at) {
+    float s[4] = {};
+    tile.score(block, head_tile, s);
+    float octaves[2][2];  // [head][row]
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = 16 * at + 8 * half + g;
+      const float norm = __half2float(__ushort_as_half((uint16_t)tile.norms[half]));
+      const float2 both = {s[2 * half] * (norm * scale[0]) + bias[0],
+                           s[2 * half + 1] * (norm * scale[1]) + bias[1]};
+      if (row < n && head < slots)
+        *reinterpret_cast<float2*>(arrays.scores + (int64_t)row * slots + head) = both;
+      octaves[0][half] = row < n ? both.x : -CUDART_INF_F;
+      octaves[1][half] = row < n ? both.y : -CUDART_INF_F;
+    }
+    seen[0].add(octaves[0]);
+    seen[1].add(octaves[1]);
+  };
+  if (warp_index() < n_tiles) tiles[0].load(source, block, arrays.rows, warp_index(), n);
 #pragma unroll 1
-  for (int first = warp_index() - kAhead * n_warps; first < n_tiles; first += kAhead * n_warps) {
+  for (int first = warp_index(); first < n_tiles; first += 2 * n_warps) {
 #pragma unroll
-    for (int i = 0; i < kAhead; ++i) {
+    for (int i = 0; i < 2; ++i) {
       const int at = first + i * n_warps;
-      if (at >= 0 && at < n_tiles) {
-        float s[4] = {};
-        ahead[i].score(block, head_tile, s);
-        float octaves[2][2];  // [head][row]
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const int row = 16 * at + 8 * half + g;
-          const float norm = __half2float(__ushort_as_half((uint16_t)ahead[i].norms[half]));
-          const float2 both = {s[2 * half] * (norm * scale[0]) + bias[0],
-                               s[2 * half + 1] * (norm * scale[1]) + bias[1]};
-          if (row < n && head < slots)
-            *reinterpret_cast<float2*>(arrays.scores + (int64_t)row * slots + head) = both;
-          octaves[0][half] = row < n ? both.x : -CUDART_INF_F;
-          octaves[1][half] = row < n ? both.y : -CUDART_INF_F;
-        }
-        seen[0].add(octaves[0]);
-        seen[1].add(octaves[1]);
-      }
-      if (at + kAhead * n_warps < n_tiles)
-        ahead[i].load(source, block, arrays.rows, at + kAhead * n_warps, n);
+      if (at >= n_tiles) break;
+      wait_for_register(tiles[i].last_loaded());
+      if (at + n_warps < n_tiles) tiles[1 - i].load(source, block, arrays.rows, at + n_warps, n);
+      score(tiles[i], at);
     }
   }
 #pragma unroll

@@ -25,13 +25,13 @@ template <int kHeadDim, int kBits>
 struct ValueTile {
   using Shape = SparseShape<kHeadDim>;
   uint2 units[4][Shape::kDepths];
-  float weights[4];
+  float weights[4];  // until settled, scores
   uint32_t norms[4];
 
   // head: of the group, or one that nobody has.
   template <class Source>
   __device__ void load(const Source& source, const SparseBlock& block, const CandidateArrays& arrays,
-                       int tile, int n, int head, float reference) {
+                       int tile, int n, int head) {
     constexpr int kRowBytes = sparse_value_row_bytes(kHeadDim);
     const int g = lane_index() / 4;
     const int c = lane_index() % 4;
@@ -48,20 +48,24 @@ struct ValueTile {
         units[i][depth] = *reinterpret_cast<const uint2*>(codes + 8 * unit);
       }
       if constexpr (kBits == 4) norms[i] = *source.template value_norm<kRowBytes>(block, row);
-      weights[i] =
-          at < n && head < block.a.group
-              ? power_of_two(arrays.scores[(int64_t)candidate * block.score_slots() + head] - reference)
-              : 0.0f;
+      weights[i] = at < n && head < block.a.group
+                       ? arrays.scores[(int64_t)candidate * block.score_slots() + head]
+                       : -CUDART_INF_F;
     }
   }
 
-  // When everything has arrived; the tile has n rows.
-  __device__ void settle(int n) {
+  __device__ uint32_t last_loaded() const {
+    return kBits == 4 ? norms[3] << 16 | (units[3][Shape::kDepths - 1].y & 0xffff)
+                      : units[3][Shape::kDepths - 1].y;
+  }
+  // When everything has arrived; the tile has n rows. reference: what weights are relative to.
+  __device__ void settle(int n, float reference) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const bool has = i / 2 * 8 + 2 * (lane_index() % 4) + i % 2 < n;
       if constexpr (kBits < 4) norms[i] = units[i][0].y >> 16;
       norms[i] = has ? norms[i] : 0;
+      weights[i] = power_of_two(weights[i] - reference);
     }
   }
 
@@ -120,33 +124,32 @@ __device__ void attend_kept(const Source& source, const SparseBlock& block, cons
   const float reference = head < block.a.group ? shared.references[head] : 0.0f;
   float o[Shape::kOutTiles][4] = {};
   float sum = 0.0f;
-  int exponent = -64;  // of the power of two above the norms seen
-  constexpr int kAhead = kHeadDim > 128 ? 1 : 2;
-  ValueTile<kHeadDim, kBits> ahead[kAhead];
+  int exponent = -64;                   // of the power of two above the norms seen
+  ValueTile<kHeadDim, kBits> tiles[2];  // one is worked on while the other is to arrive
+  if (warp_index() < n_tiles) tiles[0].load(source, block, arrays, warp_index(), n, head);
 #pragma unroll 1
-  for (int first = warp_index() - kAhead * n_warps; first < n_tiles; first += kAhead * n_warps) {
+  for (int first = warp_index(); first < n_tiles; first += 2 * n_warps) {
 #pragma unroll
-    for (int i = 0; i < kAhead; ++i) {
+    for (int i = 0; i < 2; ++i) {
       const int at = first + i * n_warps;
-      if (at >= 0 && at < n_tiles) {
-        ahead[i].settle(n - 16 * at);
-        const uint32_t largest =
-            max(max(ahead[i].norms[0], ahead[i].norms[1]), max(ahead[i].norms[2], ahead[i].norms[3]));
-        const int of_tile = (int)(__reduce_max_sync(kAllLanes, largest) >> 10) - 14;
-        if (of_tile > exponent) {
-          const float down = __int_as_float((max(exponent - of_tile, -126) + 127) << 23);
+      if (at >= n_tiles) break;
+      ValueTile<kHeadDim, kBits>& own = tiles[i];
+      wait_for_register(own.last_loaded());
+      if (at + n_warps < n_tiles) tiles[1 - i].load(source, block, arrays, at + n_warps, n, head);
+      own.settle(n - 16 * at, reference);
+      const uint32_t largest = max(max(own.norms[0], own.norms[1]), max(own.norms[2], own.norms[3]));
+      const int of_tile = (int)(__reduce_max_sync(kAllLanes, largest) >> 10) - 14;
+      if (of_tile > exponent) {
+        const float down = __int_as_float((max(exponent - of_tile, -126) + 127) << 23);
 #pragma unroll
-          for (int tile = 0; tile < Shape::kOutTiles; ++tile) {
+        for (int tile = 0; tile < Shape::kOutTiles; ++tile) {
 #pragma unroll
-            for (int e = 0; e < 4; ++e) o[tile][e] *= down;
-          }
-          exponent = of_tile;
+          for (int e = 0; e < 4; ++e) o[tile][e] *= down;
         }
-        ahead[i].accumulate(__int_as_float((127 - exponent) << 23), o);
-        sum += (ahead[i].weights[0] + ahead[i].weights[1]) + (ahead[i].weights[2] + ahead[i].weights[3]);
+        exponent = of_tile;
       }
-      if (at + kAhead * n_warps < n_tiles)
-        ahead[i].load(source, block, arrays, at + kAhead * n_warps, n, head, reference);
+      own.accumulate(__int_as_float((127 - exponent) << 23), o);
+      sum += (own.weights[0] + own.weights[1]) + (own.weights[2] + own.weights[3]);
     }
   }
   sum += __shfl_xor_sync(kAllLanes, sum, 1);
