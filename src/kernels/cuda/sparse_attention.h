@@ -103,9 +103,14 @@ void attend_sparse(const SparseAttention& attention, int key_bits, int value_bit
 // With the planes of format/turbo.h, the sign plane first:
 //
 //   index    signs [64][head_dim / 8], then f16 norms, that of row t at place 8 (t mod 8) + t / 8
-//   keys     [64][words of 32 numbers][planes] words of 4 bytes, signs once more; zeros behind head_dim
-//   values   [64][units of 16 numbers] of 8 bytes: two bytes of each plane and, where planes are fewer than
-//            four, the norm in the last two; then all norms, f16 [64]
+//   keys     [64][words of 32 numbers][planes] words of 4 bytes, signs once more; zeros behind head_dim; of
+//            four bits, nibble k of word i of four is the code of number 4 k + i of the 32
+//   values   [64][units of 16 numbers] of 8 bytes; then all norms, f16 [64]
+//
+// A unit is two words and sixteen codes: nibble k of the first word is number k / 2 + 4 (k mod 2), of the
+// second 8 more. Of three bits the second word has the norm in its upper half and there is no room for its
+// nibbles: their upper bits are those of the first word's nibbles, their lower two lie at bits 4 k of the
+// second, from k = 4 on at bits 4 k - 14. Of two bits they are the upper bits of the first word's nibbles.
 QUIRE_INLINE constexpr int sparse_index_bytes(int head_dim) { return 64 * (head_dim / 8 + 2); }
 QUIRE_INLINE constexpr int sparse_key_row_bytes(int bits, int head_dim) {
   return (head_dim + 31) / 32 * 4 * bits;

@@ -56,7 +56,7 @@ struct SparseShared {
   float bias[kMostSparseHeads];  // octaves that centring took off every score
   float largest[kMostSparseHeads];
   float inverse_step[kMostSparseHeads];
-  int offsets[kMostSparseHeads];                 // eighths of octaves
+  alignas(16) int offsets[kMostSparseHeads];     // eighths of octaves
   alignas(16) float log_sums[kMostSparseHeads];  // octaves
   float references[kMostSparseHeads];
   int least[kMostSparseHeads];

@@ -11,27 +11,59 @@
 //
 //   bytes of a page, for four heads   [(c + page) mod 4][g][i]
 //
-// The level of a row is its best over the heads, and takes the place of the bytes of the first.
+// The level of a row is its best over the heads, and takes the place of the bytes of the first, unless there
+// is room for levels in shared memory.
 #pragma once
 
 #include "kernels/cuda/device/sparse_block.cuh"
 
 namespace quire::cuda {
 
-// Where estimates lie: in shared memory, or in the workspace.
+// Of a page, bit t for row t: above the limit, and at it.
+struct PageMarks {
+  uint64_t above;
+  uint64_t equal;
+};
+static_assert(sizeof(PageMarks) == kPageMarkBytes);
+
+// Where estimates of the block's pages lie: in shared memory, or in the workspace. Marks may take the place
+// of the maxima.
 struct Estimates {
-  float* maxima;   // [page][fours][4] eighths of octaves; later PageMarks [page]
+  float* maxima;   // [page][fours][4] eighths of octaves
   uint8_t* bytes;  // [page][fours][256]
+  PageMarks* marks;
+  uint8_t* levels;  // of a page at level_bytes * page + (turn * page) mod 256
+  int level_bytes;
+  int turn;
+
+  // Of rows 8 i + g of a page, i = 0 .. 7.
+  __device__ uint2* levels_at(int page, int g) const {
+    return reinterpret_cast<uint2*>(levels + page * level_bytes + (turn * page & 255) + 8 * g);
+  }
 };
 
 __device__ inline Estimates estimates_of(const SparseBlock& block) {
-  const int page_bytes = block.n_head_fours * (kPageMaximaBytes + kPageEstimateBytes);
-  uint8_t* memory = block.area;
-  if (block.n_pages * page_bytes > block.plan.area_bytes) {
-    memory = static_cast<uint8_t*>(block.a.workspace) +
-             ((int64_t)block.pair * block.a.page_table_stride + block.first_page) * page_bytes;
+  const int maxima_bytes = block.n_head_fours * kPageMaximaBytes;
+  const int bytes_each = block.n_head_fours * kPageEstimateBytes;
+  uint8_t* maxima = block.area;
+  uint8_t* bytes = maxima + block.n_pages * maxima_bytes;
+  const bool is_spilled = block.n_pages * (maxima_bytes + bytes_each) > block.plan.area_bytes;
+  if (is_spilled) {
+    const int64_t stride = block.a.page_table_stride;
+    maxima = static_cast<uint8_t*>(block.a.workspace) + block.pair * stride * (maxima_bytes + bytes_each);
+    bytes = maxima + stride * maxima_bytes + (int64_t)block.first_page * bytes_each;
+    maxima += (int64_t)block.first_page * maxima_bytes;
   }
-  return {reinterpret_cast<float*>(memory), memory + block.n_pages * block.n_head_fours * kPageMaximaBytes};
+  auto* found = reinterpret_cast<float*>(maxima);
+  if (is_spilled && block.n_pages * (kPageMarkBytes + kPageLevelBytes) <= block.plan.area_bytes) {
+    return {found,
+            bytes,
+            reinterpret_cast<PageMarks*>(block.area),
+            block.area + block.n_pages * kPageMarkBytes,
+            kPageLevelBytes,
+            0};
+  }
+  return {found, bytes, reinterpret_cast<PageMarks*>(maxima), bytes, bytes_each, 64};
 }
 
 // Word `word` of a row of planes of kBytes bytes; zeros behind.
@@ -152,18 +184,22 @@ __device__ __forceinline__ void store_estimates(const Estimates& to, int at, int
   if (g == 0) to.maxima[4 * at + c] = fmaxf(best, -1e7f);  // no row: -inf
 }
 
-// Pages of a warp that are to arrive while others are worked on: in registers, which nothing may move.
+// Pages of a warp, every n_warps-th, in registers, which nothing may move: one group is worked on while the
+// other is to arrive.
 template <int kHeadDim>
 struct SignPages {
-  static constexpr int kAhead = kHeadDim > 128 ? 2 : 3;
-  SignPage<kHeadDim> pages[kAhead];
+  static constexpr int kGroup = kHeadDim > 128 ? 1 : 2;
+  SignPage<kHeadDim> groups[2][kGroup];
 
-  __device__ void load(const SparseBlock& block, int slot, int page) {
-    if (page < block.n_pages) pages[slot].load(block.page_of(block.index, page));
-  }
-  __device__ void load_first(const SparseBlock& block) {
+  __device__ __forceinline__ void load(const SparseBlock& block, int group, int page) {
 #pragma unroll
-    for (int i = 0; i < kAhead; ++i) load(block, i, warp_index() + i * (int)blockDim.x / 32);
+    for (int i = 0; i < kGroup; ++i) {
+      const int at = page + i * (int)blockDim.x / 32;
+      if (at < block.n_pages) groups[group][i].load(block.page_of(block.index, at));
+    }
+  }
+  __device__ __forceinline__ void wait(int group) const {
+    wait_for_register(groups[group][kGroup - 1].norms.w);
   }
 };
 
@@ -186,6 +222,7 @@ __device__ __forceinline__ void estimate_page(const SparseBlock& block, const Si
 #pragma unroll
   for (int i = 0; i < 8; ++i) octaves[i] = (octaves[i] - offset) * (signs.norm(i) * scale);
   if (page == 0 && block.n_sinks() > 0) {
+    __syncwarp();  // a branch, and not eight choices for every page
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       if (8 * i + lane_index() / 4 < block.n_sinks()) octaves[i] = -CUDART_INF_F;
@@ -198,7 +235,7 @@ __device__ __forceinline__ void estimate_page(const SparseBlock& block, const Si
 // All pages of the block for four heads, and the sums of their probabilities to warp_sums.
 template <int kHeadDim>
 __device__ void estimate_pages(const SparseBlock& block, const Estimates& to, int four) {
-  constexpr int kAhead = SignPages<kHeadDim>::kAhead;
+  constexpr int kGroup = SignPages<kHeadDim>::kGroup;
   SparseShared& shared = block.shared;
   const int n_warps = (int)blockDim.x / 32;
   const int head = 4 * four + lane_index() % 4;
@@ -207,16 +244,22 @@ __device__ void estimate_pages(const SparseBlock& block, const Estimates& to, in
   QueryBits<kHeadDim> query;
   query.load(block, four);
   OctaveSum seen;
-  SignPages<kHeadDim> ahead;
-  ahead.load_first(block);
+  SignPages<kHeadDim> pages;
+  pages.load(block, 0, warp_index());
 #pragma unroll 1
-  for (int first = warp_index(); first < block.n_pages; first += kAhead * n_warps) {
+  for (int first = warp_index(); first < block.n_pages; first += 2 * kGroup * n_warps) {
 #pragma unroll
-    for (int i = 0; i < kAhead; ++i) {
-      const int page = first + i * n_warps;
-      if (page >= block.n_pages) break;
-      estimate_page(block, ahead.pages[i], query, offset, scale, page, seen, to, four);
-      ahead.load(block, i, page + kAhead * n_warps);
+    for (int group = 0; group < 2; ++group) {
+      const int of_group = first + group * kGroup * n_warps;
+      if (of_group >= block.n_pages) break;
+      pages.wait(group);
+      pages.load(block, 1 - group, of_group + kGroup * n_warps);
+#pragma unroll
+      for (int i = 0; i < kGroup; ++i) {
+        const int page = of_group + i * n_warps;
+        if (page < block.n_pages)
+          estimate_page(block, pages.groups[group][i], query, offset, scale, page, seen, to, four);
+      }
     }
   }
   for (int lanes = 4; lanes < 32; lanes *= 2) seen.add_lane(lanes);

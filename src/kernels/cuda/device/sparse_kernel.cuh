@@ -218,7 +218,7 @@ struct Candidates {
 // After the estimates, of which block sums are known: n_wanted of the pair's rows, or all of them.
 __device__ inline Candidates propose(const SparseBlock& block, const Estimates& estimates, int n_wanted,
                                      bool everything) {
-  auto* marks = reinterpret_cast<PageMarks*>(estimates.maxima);
+  PageMarks* marks = estimates.marks;
   // Sinks are no candidates; they are the first rows of the first page, whichever block has it.
   ClusterLimit limit = {0, 0, block.first_page > 0 ? 64 * block.first_page - block.a.n_sinks : 0};
   if (everything) {
@@ -230,7 +230,7 @@ __device__ inline Candidates propose(const SparseBlock& block, const Estimates& 
     level_rows(block, estimates);
     cluster_wait();
     limit = find_limit(block.shared, block.shared.counts, n_wanted, block.n_blocks, block.rank);
-    compare_levels(block, estimates, limit.level, marks);
+    compare_levels(block, estimates, limit.level);
   }
   __syncthreads();
   const int n = settle_marks(block, limit.n_ties, marks);

@@ -63,8 +63,13 @@ constexpr int kPairRowBytes = 256;  // keys' 32 equal entries, then values'
 constexpr int kPageMaximaBytes = 16;
 constexpr int kPageEstimateBytes = 256;
 
-// Scores, row, index among the candidates and level of a candidate; and as spilled to the workspace.
-QUIRE_INLINE int candidate_bytes(int group) { return 16 * ((group + 3) / 4) + 4 + 4 + 1; }
-QUIRE_INLINE int spilled_candidate_bytes(int group) { return 16 * ((group + 3) / 4) + 16; }
+// Of a candidate: row, index among the candidates and level; scores; and all as spilled to the workspace.
+constexpr int kListedCandidateBytes = 4 + 4 + 1;
+QUIRE_INLINE int score_bytes(int group) { return 16 * ((group + 3) / 4); }
+QUIRE_INLINE int candidate_bytes(int group) { return score_bytes(group) + kListedCandidateBytes; }
+QUIRE_INLINE int spilled_candidate_bytes(int group) { return score_bytes(group) + 16; }
+// Marks and levels of a page.
+constexpr int kPageMarkBytes = 16;
+constexpr int kPageLevelBytes = 64;
 
 }  // namespace quire::cuda

@@ -40,6 +40,9 @@ __device__ inline void find_offsets(const SparseBlock& block) {
     if (lane_index() == 0)
       shared.offsets[head] = __float2int_rn(fminf(fmaxf(offset, -1e6f), 1e6f) * kLevelsOfOctave);
   }
+  // Heads that there are not raise no level.
+  for (int head = block.a.group + (int)threadIdx.x; head < kMostSparseHeads; head += (int)blockDim.x)
+    shared.offsets[head] = INT_MAX / 2;
 }
 
 // max(a + b, c) of both halves.
@@ -47,34 +50,67 @@ __device__ __forceinline__ uint32_t add_max(uint32_t a, uint32_t b, uint32_t c) 
   return __viaddmax_s16x2(a, b, c);
 }
 
+// What a thread reads of four heads of a page to level rows 8 i + g: all of it asked for at once, as it may
+// lie in the workspace.
+struct FourEstimates {
+  float4 maxima;
+  uint2 bytes[4];
+
+  __device__ __forceinline__ void load(const Estimates& from, int at, int page, int g) {
+    maxima = *reinterpret_cast<const float4*>(from.maxima + 4 * at);
+#pragma unroll
+    for (int c = 0; c < 4; ++c)
+      bytes[c] =
+          *reinterpret_cast<const uint2*>(from.bytes + at * kPageEstimateBytes + (c + page) % 4 * 64 + 8 * g);
+  }
+  // The larger of the rows' levels for these heads and of `best`, two rows to a word. offsets: of the heads.
+  __device__ __forceinline__ void raise(const int* offsets, uint32_t (&best)[4]) const {
+    const float maximum[4] = {maxima.x, maxima.y, maxima.z, maxima.w};
+    const int4 all = *reinterpret_cast<const int4*>(offsets);
+    const int offset[4] = {all.x, all.y, all.z, all.w};
+#pragma unroll
+    for (int c = 0; c < 4; ++c) {
+      const int below = max((int)maximum[c] - offset[c], -kLevels);
+      const uint32_t base = (uint32_t)(min(below, 0) & 0xffff) * 0x10001u;
+      best[0] = add_max(__byte_perm(bytes[c].x, 0, 0x4140), base, best[0]);
+      best[1] = add_max(__byte_perm(bytes[c].x, 0, 0x4342), base, best[1]);
+      best[2] = add_max(__byte_perm(bytes[c].y, 0, 0x4140), base, best[2]);
+      best[3] = add_max(__byte_perm(bytes[c].y, 0, 0x4342), base, best[3]);
+    }
+  }
+};
+
 // Levels of the rows of the block's pages, and how many rows have each: a thread takes rows 8 i + g of a
-// page.
+// page, and asks for what it needs next before it counts.
 __device__ inline void level_rows(const SparseBlock& block, const Estimates& from) {
   SparseShared& shared = block.shared;
+  const int n = 8 * block.n_pages;
+  const int g = (int)threadIdx.x % 8;
+  const int n_fours = block.n_head_fours;
+  FourEstimates ahead;
+  if ((int)threadIdx.x < n) ahead.load(from, (int)threadIdx.x / 8 * n_fours, (int)threadIdx.x / 8, g);
 #pragma unroll 1
-  for (int i = (int)threadIdx.x; i < 8 * block.n_pages; i += (int)blockDim.x) {
+  for (int i = (int)threadIdx.x; i < n; i += (int)blockDim.x) {
     const int page = i / 8;
+    const int next = (i + (int)blockDim.x) / 8;
     uint32_t best[4] = {};  // two rows each
-#pragma unroll 2
-    for (int head = 0; head < block.a.group; ++head) {
-      const int at = page * block.n_head_fours + head / 4;
-      const int below = max((int)from.maxima[4 * at + head % 4] - shared.offsets[head], -kLevels);
-      const uint32_t base = (uint32_t)(min(below, 0) & 0xffff) * 0x10001u;
-      const uint2 bytes = *reinterpret_cast<const uint2*>(from.bytes + at * kPageEstimateBytes +
-                                                          (head + page) % 4 * 64 + i % 8 * 8);
-      best[0] = add_max(__byte_perm(bytes.x, 0, 0x4140), base, best[0]);
-      best[1] = add_max(__byte_perm(bytes.x, 0, 0x4342), base, best[1]);
-      best[2] = add_max(__byte_perm(bytes.y, 0, 0x4140), base, best[2]);
-      best[3] = add_max(__byte_perm(bytes.y, 0, 0x4342), base, best[3]);
+#pragma unroll 1
+    for (int four = 0; four < n_fours; ++four) {
+      const FourEstimates own = ahead;
+      if (four + 1 < n_fours) {
+        ahead.load(from, page * n_fours + four + 1, page, g);
+      } else if (next < block.n_pages) {
+        ahead.load(from, next * n_fours, next, g);
+      }
+      own.raise(shared.offsets + 4 * four, best);
     }
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
       const int level = (int)(best[j / 2] >> (16 * (j % 2)) & 0xffffu);
       if (level > 0) atomicAdd(&shared.counts[level], 1);
     }
-    uint8_t* to = from.bytes + page * block.n_head_fours * kPageEstimateBytes + page % 4 * 64 + i % 8 * 8;
-    *reinterpret_cast<uint2*>(to) = {__byte_perm(best[0], best[1], 0x6420),
-                                     __byte_perm(best[2], best[3], 0x6420)};
+    *from.levels_at(page, i % 8) = {__byte_perm(best[0], best[1], 0x6420),
+                                    __byte_perm(best[2], best[3], 0x6420)};
   }
 }
 
@@ -115,12 +151,6 @@ __device__ __forceinline__ uint64_t or_of_eight_lanes(uint64_t x) {
   return x;
 }
 
-// Of a page, bit t for row t: above the limit, and at it.
-struct PageMarks {
-  uint64_t above;
-  uint64_t equal;
-};
-
 // Pages of a thread: neighbours.
 struct PageRange {
   int begin;
@@ -132,23 +162,18 @@ __device__ __forceinline__ PageRange pages_of_thread(int n_pages) {
   return {begin, min(begin + each, n_pages)};
 }
 
-// marks [page of the block]: rows above the limit and at it, eight threads a page.
-__device__ inline void compare_levels(const SparseBlock& block, const Estimates& from, int level,
-                                      PageMarks* marks) {
+// Marks of the block's pages: rows above the limit and at it, eight threads a page.
+__device__ inline void compare_levels(const SparseBlock& block, const Estimates& from, int level) {
   const int n = (8 * block.n_pages + 31) / 32 * 32;
 #pragma unroll 1
   for (int i = (int)threadIdx.x; i < n; i += (int)blockDim.x) {
     const int page = i / 8;
     uint2 levels = {0, 0};
-    if (page < block.n_pages) {
-      const uint8_t* at =
-          from.bytes + page * block.n_head_fours * kPageEstimateBytes + page % 4 * 64 + i % 8 * 8;
-      levels = *reinterpret_cast<const uint2*>(at);
-    }
+    if (page < block.n_pages) levels = *from.levels_at(page, i % 8);
     const uint64_t above = level + 1 < kLevels ? levels_at_least(levels, level + 1) : 0;
     const uint64_t equal = level < kLevels ? levels_at_least(levels, level) & ~above : 0;
     const PageMarks of_page = {or_of_eight_lanes(above << i % 8), or_of_eight_lanes(equal << i % 8)};
-    if (page < block.n_pages && i % 8 == 0) marks[page] = of_page;
+    if (page < block.n_pages && i % 8 == 0) from.marks[page] = of_page;
   }
 }
 

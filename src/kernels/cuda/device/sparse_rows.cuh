@@ -1,11 +1,11 @@
 // The second step of the sparse kernel: scores of the candidates by their codes, and the rows kept. Rows are
 // read where they lie, sixteen to a tile of a warp.
 //
-// Codes come in bit planes. Four planes of the same 32 numbers (or fewer planes) become four words of eight
-// nibbles, word i of numbers 4 k + i; a byte of them is the codes of two numbers, and is looked up in a table
-// of pairs of centroids that has a column for every lane. So a register holds numbers 8 m + i and 8 m + i + 4
-// of a key, both along the depth of the product. Values are summed along rows: there the sixteen numbers of
-// two rows share a word, and bytes are put together from a nibble of either.
+// Codes come in bit planes, but for keys of four bits. Planes of the same 32 numbers become four words of
+// eight nibbles, word i of numbers 4 k + i; a byte of them is the codes of two numbers, and is looked up in a
+// table of pairs of centroids that has a column for every lane. So a register holds numbers 8 m + i and 8 m +
+// i + 4 of a key, both along the depth of the product. Values are summed along rows: there a byte is put
+// together from a nibble of either of two rows.
 #pragma once
 
 #include "kernels/cuda/device/page_source.cuh"
@@ -47,35 +47,44 @@ __device__ __forceinline__ void to_nibbles(const uint32_t (&planes)[kBits], uint
   }
 }
 
-__device__ inline CandidateArrays candidate_arrays(const SparseBlock& block, uint8_t* memory, int n) {
-  const int slots = block.score_slots();
-  auto* scores = reinterpret_cast<float*>(memory);
-  auto* rows = reinterpret_cast<uint32_t*>(scores + (int64_t)n * slots);
-  return {scores, rows, rows + n, reinterpret_cast<uint8_t*>(rows + 2 * n)};
+__device__ inline CandidateArrays candidate_arrays(uint8_t* scores, uint8_t* listed, int n) {
+  auto* rows = reinterpret_cast<uint32_t*>(listed);
+  return {reinterpret_cast<float*>(scores), rows, rows + n, reinterpret_cast<uint8_t*>(rows + 2 * n)};
 }
 
-// For n candidates of this block, n_before of blocks before it; the area begins with the marks.
+// For n candidates of this block, n_before of blocks before it; the area begins with the marks. Where all
+// that is known of candidates is too much for the area, scores are spilled to the workspace, or everything.
 __device__ inline CandidateArrays arrays_for(const SparseBlock& block, int n, int n_before) {
-  const int words_bytes = (int)sizeof(PageMarks) * block.n_pages;
-  const int each = candidate_bytes(block.a.group);
-  if (words_bytes + n * each <= block.plan.area_bytes)
-    return candidate_arrays(block, block.area + words_bytes, n);
-  uint8_t* spilled = static_cast<uint8_t*>(block.a.workspace) + block.plan.candidates_offset;
+  const int marks_bytes = kPageMarkBytes * block.n_pages;
+  const int scores_bytes = n * score_bytes(block.a.group);
+  uint8_t* area = block.area + marks_bytes;
+  const int room = block.plan.area_bytes - 3;  // levels are read by fours
+  if (marks_bytes + n * candidate_bytes(block.a.group) <= room)
+    return candidate_arrays(area, area + scores_bytes, n);
   const int64_t at = (int64_t)block.pair * block.plan.most_candidates + n_before;
-  return candidate_arrays(block, spilled + at * spilled_candidate_bytes(block.a.group), n);
+  uint8_t* spilled = static_cast<uint8_t*>(block.a.workspace) + block.plan.candidates_offset +
+                     at * spilled_candidate_bytes(block.a.group);
+  const bool has_lists = marks_bytes + n * kListedCandidateBytes <= room;
+  return candidate_arrays(spilled, has_lists ? area : spilled + scores_bytes, n);
 }
 
-// The candidates of the pages, in order; a warp a page.
+// The candidates of the pages, in order; a warp a page, whose lanes know the marks of 32 pages.
 __device__ inline void list_candidates(const SparseBlock& block, const PageMarks* marks,
                                        const CandidateArrays& to) {
+  const int n_warps = (int)blockDim.x / 32;
+  const uint32_t lanes_before = (1u << lane_index()) - 1;
 #pragma unroll 1
-  for (int page = warp_index(); page < block.n_pages; page += (int)blockDim.x / 32) {
-    const uint64_t word = marks[page].above;
-    uint32_t* rows = to.rows + marks[page].equal;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int t = 32 * half + lane_index();
-      if (word >> t & 1) rows[__popcll(word & ((uint64_t{1} << t) - 1))] = (uint32_t)(64 * page + t);
+  for (int first = warp_index(); first < block.n_pages; first += 32 * n_warps) {
+    const int own = first + lane_index() * n_warps;
+    const PageMarks of_lane = own < block.n_pages ? marks[own] : PageMarks{0, 0};
+#pragma unroll 2
+    for (int i = 0; i < 32 && first + i * n_warps < block.n_pages; ++i) {
+      const uint32_t low = __shfl_sync(kAllLanes, (uint32_t)of_lane.above, i);
+      const uint32_t high = __shfl_sync(kAllLanes, (uint32_t)(of_lane.above >> 32), i);
+      uint32_t* rows = to.rows + __shfl_sync(kAllLanes, (uint32_t)of_lane.equal, i);
+      const uint32_t row = (uint32_t)(64 * (first + i * n_warps) + lane_index());
+      if (low >> lane_index() & 1) rows[__popc(low & lanes_before)] = row;
+      if (high >> lane_index() & 1) rows[__popc(low) + __popc(high & lanes_before)] = row + 32;
     }
   }
 }
@@ -98,7 +107,7 @@ __device__ __forceinline__ void load_words(const uint8_t* from, uint32_t (&words
 template <int kHeadDim, int kBits>
 struct KeyTile {
   using Shape = SparseShape<kHeadDim>;
-  uint32_t planes[2][Shape::kDepths][kBits];  // of rows g and g + 8
+  uint32_t planes[2][Shape::kDepths][kBits];  // of rows g and g + 8; words of nibbles where kBits is 4
   uint32_t norms[2];
 
   template <class Source>
@@ -129,6 +138,10 @@ struct KeyTile {
     }
   }
 
+  __device__ uint32_t last_loaded() const {
+    return planes[1][Shape::kDepths - 1][kBits - 1] | norms[1] << 16;
+  }
+
   // s: rows g and g + 8, heads 2 c and 2 c + 1 of the tile.
   __device__ void score(const SparseBlock& block, int head_tile, float (&s)[4]) const {
     const uint32_t lane = 4 * lane_index();
@@ -136,8 +149,15 @@ struct KeyTile {
 #pragma unroll
     for (int depth = 0; depth < Shape::kDepths; ++depth) {
       uint32_t nibbles[2][4];
-      to_nibbles<kBits>(planes[0][depth], nibbles[0]);
-      to_nibbles<kBits>(planes[1][depth], nibbles[1]);
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        if constexpr (kBits == 4) {  // they lie so
+#pragma unroll
+          for (int i = 0; i < 4; ++i) nibbles[half][i] = planes[half][depth][i];
+        } else {
+          to_nibbles<kBits>(planes[half][depth], nibbles[half]);
+        }
+      }
 #pragma unroll
       for (int step = 0; step < 8; ++step) {
         uint32_t a[4];
@@ -165,33 +185,35 @@ __device__ void score_candidates(const Source& source, const SparseBlock& block,
   const float scale[2] = {shared.score_scale[head], shared.score_scale[head + 1]};
   const float bias[2] = {shared.bias[head], shared.bias[head + 1]};
   OctaveSum seen[2];
-  constexpr int kAhead = kHeadDim > 128 ? 1 : 2;
-  KeyTile<kHeadDim, kBits> ahead[kAhead];
+  KeyTile<kHeadDim, kBits> tiles[2];  // one is worked on while the other is to arrive
+  const auto score = [&](const KeyTile<kHeadDim, kBits>& tile, int at) {
+    float s[4] = {};
+    tile.score(block, head_tile, s);
+    float octaves[2][2];  // [head][row]
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = 16 * at + 8 * half + g;
+      const float norm = __half2float(__ushort_as_half((uint16_t)tile.norms[half]));
+      const float2 both = {s[2 * half] * (norm * scale[0]) + bias[0],
+                           s[2 * half + 1] * (norm * scale[1]) + bias[1]};
+      if (row < n && head < slots)
+        *reinterpret_cast<float2*>(arrays.scores + (int64_t)row * slots + head) = both;
+      octaves[0][half] = row < n ? both.x : -CUDART_INF_F;
+      octaves[1][half] = row < n ? both.y : -CUDART_INF_F;
+    }
+    seen[0].add(octaves[0]);
+    seen[1].add(octaves[1]);
+  };
+  if (warp_index() < n_tiles) tiles[0].load(source, block, arrays.rows, warp_index(), n);
 #pragma unroll 1
-  for (int first = warp_index() - kAhead * n_warps; first < n_tiles; first += kAhead * n_warps) {
+  for (int first = warp_index(); first < n_tiles; first += 2 * n_warps) {
 #pragma unroll
-    for (int i = 0; i < kAhead; ++i) {
+    for (int i = 0; i < 2; ++i) {
       const int at = first + i * n_warps;
-      if (at >= 0 && at < n_tiles) {
-        float s[4] = {};
-        ahead[i].score(block, head_tile, s);
-        float octaves[2][2];  // [head][row]
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const int row = 16 * at + 8 * half + g;
-          const float norm = __half2float(__ushort_as_half((uint16_t)ahead[i].norms[half]));
-          const float2 both = {s[2 * half] * (norm * scale[0]) + bias[0],
-                               s[2 * half + 1] * (norm * scale[1]) + bias[1]};
-          if (row < n && head < slots)
-            *reinterpret_cast<float2*>(arrays.scores + (int64_t)row * slots + head) = both;
-          octaves[0][half] = row < n ? both.x : -CUDART_INF_F;
-          octaves[1][half] = row < n ? both.y : -CUDART_INF_F;
-        }
-        seen[0].add(octaves[0]);
-        seen[1].add(octaves[1]);
-      }
-      if (at + kAhead * n_warps < n_tiles)
-        ahead[i].load(source, block, arrays.rows, at + kAhead * n_warps, n);
+      if (at >= n_tiles) break;
+      wait_for_register(tiles[i].last_loaded());
+      if (at + n_warps < n_tiles) tiles[1 - i].load(source, block, arrays.rows, at + n_warps, n);
+      score(tiles[i], at);
     }
   }
 #pragma unroll
@@ -223,22 +245,40 @@ __device__ __forceinline__ int level_of(float octaves) {
   return min(max((int)floorf(fmaxf(octaves, -64.0f) * kLevelsOfOctave) + kLevels, 0), kLevels - 1);
 }
 
-// Levels of the candidates by their scores, and how many have each.
+// Levels of the candidates by their scores, and how many have each. Scores may lie in the workspace, so that
+// several are asked for at a time.
 __device__ inline void level_candidates(const SparseBlock& block, const CandidateArrays& arrays, int n) {
+  constexpr int kTogether = 4;
   SparseShared& shared = block.shared;
   const int slots = block.score_slots();
+  const int step = (int)blockDim.x;
 #pragma unroll 1
-  for (int i = (int)threadIdx.x; i < n; i += (int)blockDim.x) {
-    float best = -CUDART_INF_F;
+  for (int first = (int)threadIdx.x; first < n; first += kTogether * step) {
+    float best[kTogether];
+#pragma unroll
+    for (int j = 0; j < kTogether; ++j) best[j] = -CUDART_INF_F;
+#pragma unroll 1
     for (int four = 0; four < block.n_head_fours; ++four) {
-      const float4 scores = *reinterpret_cast<const float4*>(arrays.scores + (int64_t)i * slots + 4 * four);
       const float4 sums = *reinterpret_cast<const float4*>(shared.log_sums + 4 * four);  // inf: no such head
-      best = fmaxf(best, fmaxf(fmaxf(scores.x - sums.x, scores.y - sums.y),
-                               fmaxf(scores.z - sums.z, scores.w - sums.w)));
+      float4 scores[kTogether];
+#pragma unroll
+      for (int j = 0; j < kTogether; ++j) {
+        const int64_t i = min(first + j * step, n - 1);
+        scores[j] = *reinterpret_cast<const float4*>(arrays.scores + i * slots + 4 * four);
+      }
+#pragma unroll
+      for (int j = 0; j < kTogether; ++j) {
+        best[j] = fmaxf(best[j], fmaxf(fmaxf(scores[j].x - sums.x, scores[j].y - sums.y),
+                                       fmaxf(scores[j].z - sums.z, scores[j].w - sums.w)));
+      }
     }
-    const int level = level_of(best);
-    arrays.levels[i] = (uint8_t)level;
-    if (level > 0) atomicAdd(&shared.score_counts[level], 1);
+#pragma unroll
+    for (int j = 0; j < kTogether; ++j) {
+      if (first + j * step >= n) break;
+      const int level = level_of(best[j]);
+      arrays.levels[first + j * step] = (uint8_t)level;
+      if (level > 0) atomicAdd(&shared.score_counts[level], 1);
+    }
   }
 }
 
@@ -260,15 +300,30 @@ __device__ void list_kept(const SparseBlock& block, const CandidateArrays& array
   __syncthreads();
 }
 
+// Of four levels, those above the limit and those at it: the upper bit of each byte.
+struct LevelMasks {
+  uint32_t above;
+  uint32_t equal;
+};
+// Of candidates 4 i .. 4 i + 3 of n.
+__device__ __forceinline__ LevelMasks masks_at(const CandidateArrays& arrays, int i, int n, int level) {
+  uint32_t levels = reinterpret_cast<const uint32_t*>(arrays.levels)[i];
+  if (4 * i + 4 > n) levels &= (1u << 8 * (n - 4 * i)) - 1;  // level 0 is never wanted
+  const uint32_t wanted = (uint32_t)level * 0x01010101u;
+  return {level < kLevels ? __vcmpgtu4(levels, wanted) & 0x80808080u : 0,
+          level < kLevels ? __vcmpeq4(levels, wanted) & 0x80808080u : 0};
+}
+
 // Those above the limit, and the newest at it.
 __device__ inline void keep_by_rank(const SparseBlock& block, const CandidateArrays& arrays, int n,
                                     const ClusterLimit& limit) {
-  const PageRange range = pages_of_thread(n);
+  const PageRange range = pages_of_thread((n + 3) / 4);
   int n_above = 0, n_equal = 0;
-#pragma unroll 1
+#pragma unroll 4
   for (int i = range.begin; i < range.end; ++i) {
-    n_above += arrays.levels[i] > limit.level;
-    n_equal += arrays.levels[i] == limit.level;
+    const LevelMasks masks = masks_at(arrays, i, n, limit.level);
+    n_above += __popc(masks.above);
+    n_equal += __popc(masks.equal);
   }
   const LaterSums sums = sums_of_later_threads(n_above, n_equal);
   const int n_kept = sums.all.x + min(sums.all.y, limit.n_ties);
@@ -276,8 +331,13 @@ __device__ inline void keep_by_rank(const SparseBlock& block, const CandidateArr
   int at = n_kept - sums.later.x - min(sums.later.y, limit.n_ties);
 #pragma unroll 1
   for (int i = range.end - 1; i >= range.begin; --i) {
-    const int level = arrays.levels[i];
-    if (level > limit.level || (level == limit.level && left-- > 0)) arrays.kept[--at] = (uint32_t)i;
+    const LevelMasks masks = masks_at(arrays, i, n, limit.level);
+#pragma unroll 1
+    for (uint32_t rest = masks.above | masks.equal; rest != 0;) {
+      const int bit = 31 - __clz((int)rest);
+      rest ^= 1u << bit;
+      if ((masks.above >> bit & 1) != 0 || left-- > 0) arrays.kept[--at] = (uint32_t)(4 * i + bit / 8);
+    }
   }
   if (threadIdx.x == 0) block.shared.n_kept = n_kept;
   __syncthreads();

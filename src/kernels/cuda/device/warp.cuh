@@ -96,6 +96,12 @@ __device__ __forceinline__ void wait_for_groups() {
   __syncwarp();
 }
 
+// Until x, a register that a load fills, is there. Loads of a loop share one counter: who first waits for an
+// older one when newer ones are under way waits for these too. So: wait, ask for more, and use what is there.
+__device__ __forceinline__ void wait_for_register(uint32_t x) {
+  if (__any_sync(kAllLanes, x == 0xffffffffu)) asm volatile("nanosleep.u32 0;" ::: "memory");
+}
+
 __device__ __forceinline__ float power_of_two(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
