@@ -90,6 +90,7 @@ class Prefill {
   bool run(const PromptOptions& options);
 
  private:
+  void add_part(const DeviceMatrix& matrix, const uint16_t* rows, int n, const float* norm, float* x);
   void run_layer(int layer, const PromptRows& rows);
   void run_chunk(int layer, int first, int n);
   // Rows before a chunk that its queries attend to, and where they begin.

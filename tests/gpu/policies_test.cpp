@@ -261,7 +261,7 @@ TEST_P(DevicePolicies, CachesChangeSides) {
     on_cpu(cache, text(0, 430));
     for (size_t i = 0; i < 170; ++i) on_cpu(cache, text(430 + i, 1));
     const auto device = batch(recipe, 1);
-    device->load(0, cache);
+    device->load(0, cache, text(0, 600));
     Cache back = engine_->make_cache(recipe);
     device->save(0, back);
     // Where rows leave for good each side has its own order of them.
