@@ -145,8 +145,9 @@ QUIRE_INLINE void add_block(const uint8_t* header, const uint8_t* body, const ui
   }
 }
 
-// With one token products wait for memory alone, and panels follow one another there. On a Zen 4, asked for so
-// far ahead, a whole step is a fifth faster than by the hardware's own prefetcher; at 1.5 and 16 KiB it is not.
+// With one token products wait for memory alone, and panels follow one another there. On a Zen 4, asked for
+// so far ahead, a whole step is a fifth faster than by the hardware's own prefetcher; at 1.5 and 16 KiB it is
+// not.
 constexpr size_t kWeightsAheadBytes = 4096;
 
 QUIRE_INLINE void fetch_weights(const uint8_t* at, int n_bytes) {
