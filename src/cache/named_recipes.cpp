@@ -12,6 +12,9 @@ namespace {
 // Self-Indexing as published: the group's mean query chooses, and what it chooses is read.
 constexpr IndexBudget kSelfIndexBudget = {0.075, 0, 0, 1, 0, true};
 
+// Beside a window of exact rows the sign plane alone chooses well enough: docs/methods/monarch.md.
+constexpr IndexBudget kMonarchBudget = {.candidates = 1};
+
 const SideFormat kF16Rows = SideFormat::exact(Format::kF16);
 
 const NamedRecipe kNamed[] = {
@@ -34,7 +37,7 @@ const NamedRecipe kNamed[] = {
     {.name = "monarch",
      .keys = SideFormat::of(Code::kNested4),
      .values = SideFormat::of(Code::kNested3),
-     .index = IndexBudget{},
+     .index = kMonarchBudget,
      .policy = Policy::kHotPages,
      .tail_tokens = 512,
      .tail_name = "window"},

@@ -50,7 +50,8 @@ const struct {
     {"monarch(window=256,tail=256)", nullptr},
     {"monarch(promote=0.15,sticky=3,budget=5%)", "monarch(budget=5%,promote=0.15,sticky=3)"},
     {"monarch(trigger=score,window=64)", "monarch(trigger=score,window=64)"},
-    {"k=nested4,v=nested3,tail=512,select=sign,promote=pages", "monarch"},
+    {"k=nested4,v=nested3,tail=512,select=sign(candidates=1),promote=pages", "monarch"},
+    {"monarch(candidates=1.5)", "monarch(candidates=1.5)"},
     {"k=nested2,v=nested3,select=sign,promote=pages(page=32)",
      "k=nested2,v=nested3,select=sign,promote=pages(page=32)"},
 };
