@@ -87,7 +87,7 @@ struct Recipe {
   //   selfindex                  = k=signvq,v=signvq,full_rows=64,select=sign(candidates=1,queries=mean)
   //   h2o(budget=10%)            = keep=h2o(budget=10%)
   //   k=turbo2,v=turbo2,keep=log(reserve=128)
-  //   monarch(window=256)        = k=nested4,v=nested3,tail=256,select=sign,promote=pages
+  //   monarch(window=256)        = k=nested4,v=nested3,tail=256,select=sign(candidates=1),promote=pages
   // and behind any of them where its rows lie, if that is not memory:
   //   butler(budget=5%),place=disk(path=/tmp,size=8G)
   std::string text() const;
