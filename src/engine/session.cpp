@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "engine/endless_step.h"
 #include "engine/session_file.h"
 #include "model/token_ids.h"
 
@@ -21,18 +22,9 @@ bool is_set(const std::atomic<bool>* flag) {
   return flag != nullptr && flag->load(std::memory_order_relaxed);
 }
 
-// An endless recipe computes a prompt in steps of so many tokens, each of which sees the window before it.
-constexpr size_t kEndlessStep = 256;
-
 size_t checked_chunk(const SessionOptions& options, size_t trained) {
   if (!options.recipe.endless()) return options.step_tokens;
-  const size_t window = options.recipe.sink_tokens + options.recipe.keep.number("window");
-  if (window >= trained) {
-    throw Error("recipe '" + options.recipe.text() + "': a window of " + std::to_string(window) +
-                " tokens leaves nothing of the " + std::to_string(trained) +
-                " that the model was trained for");
-  }
-  const size_t most = std::min(kEndlessStep, trained - window);
+  const size_t most = endless_step_tokens(options.recipe, trained);
   return options.step_tokens == 0 ? most : std::min(options.step_tokens, most);
 }
 

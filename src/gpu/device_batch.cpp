@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/device_error.h"
+#include "engine/endless_step.h"
 #include "engine/random_state.h"
 #include "format/frame.h"
 #include "gpu/batch_parts.h"
@@ -28,14 +29,7 @@ void check_options(const BatchOptions& options, const ModelConfig& config) {
     throw Error("a context on the CUDA device may have 1 to " + std::to_string(most) + " tokens here, not " +
                 std::to_string(options.context_tokens));
   }
-  if (options.recipe.endless()) {
-    const size_t n_seen = options.recipe.sink_tokens + options.recipe.keep.number("window");
-    if (n_seen >= config.context_tokens) {
-      throw Error("recipe '" + options.recipe.text() + "': a window of " + std::to_string(n_seen) +
-                  " tokens leaves nothing of the " + std::to_string(config.context_tokens) +
-                  " that the model was trained for");
-    }
-  }
+  if (options.recipe.endless()) endless_step_tokens(options.recipe, config.context_tokens);
   const DeviceSampling& sampling = options.sampling;
   if (!(sampling.temperature >= 0 && std::isfinite(sampling.temperature))) {
     throw Error("the temperature must be 0 or more, not " + std::to_string(sampling.temperature));
@@ -369,7 +363,7 @@ void DeviceBatch::fill_random(int sequence, size_t n_tokens, uint64_t seed) {
     }
   }
   const auto page_numbers = static_cast<int64_t>(p.cache.exact_page_bytes() / 2);
-  const int n_exact = (pages.exact_rows(sequence) + kPageTokens - 1) / kPageTokens;
+  const int n_exact = pages_of(pages.exact_rows(sequence));
   const int32_t* table =
       pages.exact_table().data() + static_cast<ptrdiff_t>(sequence) * pages.shape().exact_pages();
   const auto fill = [&](int page) {

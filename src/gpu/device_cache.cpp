@@ -263,7 +263,7 @@ void DeviceCache::reserve_offloaded(uint64_t budget_bytes) {
 uint64_t DeviceCache::used_bytes() const {
   uint64_t in_windows = 0;
   for (int s = 0; windows_ != nullptr && s < shape_.n_sequences; ++s) {
-    const int n_pages = (pages_.n_tokens(s) + kPageTokens - 1) / kPageTokens;
+    const int n_pages = pages_of(pages_.n_tokens(s));
     in_windows += size(std::min(n_pages, windows_->shape().ring_pages())) * windows_->shape().layer_bytes() *
                   window_tokens_.size();
   }

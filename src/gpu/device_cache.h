@@ -176,6 +176,9 @@ class DeviceCache {
   cuda::SparsePages coded_planes(int layer) const;
   cuda::SparsePages staged_planes() const;
   cuda::DecodeAttention attention(const float* queries, float* out, float* log_sums) const;
+  cuda::DecodeAttention exact_attention(const ExactPages& pages, const float* queries,
+                                        const int32_t* n_tokens, float* out, float* log_sums) const;
+  void merge_other(float* out, cuda::Stream stream);
   cuda::SparseAttention sparse_attention(int layer, const float* queries, const int32_t* exact_tokens,
                                          float* out) const;
   void attend_exact(int layer, const float* queries, const int32_t* exact_tokens, float* out,

@@ -33,6 +33,25 @@ cuda::DecodeAttention DeviceCache::attention(const float* queries, float* out, f
   return a;
 }
 
+// To pages as their table has them.
+cuda::DecodeAttention DeviceCache::exact_attention(const ExactPages& pages, const float* queries,
+                                                   const int32_t* n_tokens, float* out,
+                                                   float* log_sums) const {
+  cuda::DecodeAttention a = attention(queries, out, log_sums);
+  a.keys = pages.keys;
+  a.values = pages.values;
+  a.page_table = pages.page_table;
+  a.page_table_stride = pages.page_table_stride;
+  a.n_tokens = n_tokens;
+  return a;
+}
+
+// What was attended to apart joins the output.
+void DeviceCache::merge_other(float* out, cuda::Stream stream) {
+  cuda::merge_attention(out, log_sums_.as<float>(), other_out_.as<float>(), other_log_sums_.as<float>(),
+                        shape_.n_sequences * shape_.heads.n_heads, shape_.heads.head_dim, stream);
+}
+
 cuda::SparseAttention DeviceCache::sparse_attention(int layer, const float* queries,
                                                     const int32_t* exact_tokens, float* out) const {
   const cuda::SparsePages planes = coded_planes(layer);
@@ -107,47 +126,28 @@ void DeviceCache::attend(int layer, const float* queries, const int32_t* exact_t
   }
   attend_exact(layer, queries, exact_tokens, out, stream);
   if (!recipe_.seals()) return;
-  const int n_outputs = shape_.n_sequences * shape_.heads.n_heads;
-  const auto merge = [&] {
-    cuda::merge_attention(out, log_sums_.as<float>(), other_out_.as<float>(), other_log_sums_.as<float>(),
-                          n_outputs, shape_.heads.head_dim, stream);
-  };
   attend_coded(layer, queries, other_out_.as<float>(), stream);
-  merge();
+  merge_other(out, stream);
   if (recipe_.sink_tokens == 0) return;
-  const ExactPages exact = exact_pages(layer);
-  cuda::DecodeAttention a = attention(queries, other_out_.as<float>(), other_log_sums_.as<float>());
-  a.keys = exact.keys;
-  a.values = exact.values;
+  cuda::DecodeAttention a = exact_attention(exact_pages(layer), queries, sink_tokens_.as<int32_t>(),
+                                            other_out_.as<float>(), other_log_sums_.as<float>());
   a.page_table = sink_pages_.as<int32_t>();
   a.page_table_stride = 1;
-  a.n_tokens = sink_tokens_.as<int32_t>();
   cuda::attend_exact(a, recipe_.format, stream);
-  merge();
+  merge_other(out, stream);
 }
 
 void DeviceCache::attend_exact(int layer, const float* queries, const int32_t* exact_tokens, float* out,
                                cuda::Stream stream) {
-  const ExactPages exact = exact_pages(layer);
-  cuda::DecodeAttention a = attention(queries, out, log_sums_.as<float>());
-  a.keys = exact.keys;
-  a.values = exact.values;
-  a.page_table = exact.page_table;
-  a.page_table_stride = exact.page_table_stride;
-  a.n_tokens = exact_tokens;
-  cuda::attend_exact(a, recipe_.format, stream);
+  cuda::attend_exact(exact_attention(exact_pages(layer), queries, exact_tokens, out, log_sums_.as<float>()),
+                     recipe_.format, stream);
 }
 
 void DeviceCache::attend_window(int layer, const float* queries, const int32_t* n_tokens, float* out,
                                 cuda::Stream stream) {
-  const ExactPages pages = windows_->pages(layer);
-  cuda::DecodeAttention a = attention(queries, out, log_sums_.as<float>());
+  cuda::DecodeAttention a =
+      exact_attention(windows_->pages(layer), queries, n_tokens, out, log_sums_.as<float>());
   a.workspace = window_workspace_.as<void>();
-  a.keys = pages.keys;
-  a.values = pages.values;
-  a.page_table = pages.page_table;
-  a.page_table_stride = pages.page_table_stride;
-  a.n_tokens = n_tokens;
   a.window = windows_->window(layer);
   cuda::attend_exact(a, recipe_.format, stream);
 }
@@ -155,13 +155,8 @@ void DeviceCache::attend_window(int layer, const float* queries, const int32_t* 
 // The ring without its sinks, and these with queries that are turned to them.
 void DeviceCache::attend_ring(int layer, const float* queries, const int32_t* exact_tokens, float* out,
                               cuda::Stream stream) {
-  const ExactPages exact = exact_pages(layer);
-  cuda::DecodeAttention a = attention(queries, out, log_sums_.as<float>());
-  a.keys = exact.keys;
-  a.values = exact.values;
-  a.page_table = exact.page_table;
-  a.page_table_stride = exact.page_table_stride;
-  a.n_tokens = exact_tokens;
+  cuda::DecodeAttention a =
+      exact_attention(exact_pages(layer), queries, exact_tokens, out, log_sums_.as<float>());
   a.first_token = recipe_.sink_tokens;
   cuda::attend_exact(a, recipe_.format, stream);
   if (recipe_.sink_tokens == 0) return;
@@ -173,8 +168,7 @@ void DeviceCache::attend_ring(int layer, const float* queries, const int32_t* ex
   a.n_tokens = window_sinks_.as<int32_t>();
   a.first_token = 0;
   cuda::attend_exact(a, recipe_.format, stream);
-  cuda::merge_attention(out, log_sums_.as<float>(), other_out_.as<float>(), other_log_sums_.as<float>(),
-                        shape_.n_sequences * shape_.heads.n_heads, shape_.heads.head_dim, stream);
+  merge_other(out, stream);
 }
 
 // Of coded pages, but for the sinks; the output as it is outside of the frame. Capped scores are those of

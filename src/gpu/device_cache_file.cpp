@@ -168,7 +168,7 @@ class DeviceCache::Transfer {
 
   int exact_pages() const {
     const int n_rows = cache_.pages_.exact_rows(sequence_);
-    return (n_rows + kPageTokens - 1) / kPageTokens;
+    return pages_of(n_rows);
   }
   uint16_t* head_rows(std::vector<uint16_t>& page, int head) const {
     return page.data() + 2 * side_ * size(head);

@@ -71,7 +71,7 @@ Arrangement DeviceCache::make_arrangement(const RowsBefore& before, int n) const
   Arrangement made;
   if (!recipe_.moves_rows()) return made;
   const HeadShape& h = shape_.heads;
-  const auto n_rows = size((before.n_rows + n + kPageTokens - 1) / kPageTokens * kPageTokens);
+  const auto n_rows = size(pages_of(before.n_rows + n) * kPageTokens);
   const size_t side_bytes = n_rows * size(h.n_kv_heads) * size(h.head_dim) * sizeof(uint16_t);
   made.order = cuda::DeviceBuffer(n_rows * sizeof(int32_t));
   made.keys = cuda::DeviceBuffer(side_bytes);

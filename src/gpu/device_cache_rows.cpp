@@ -11,7 +11,7 @@ RowsBefore DeviceCache::rows_before(int sequence) const {
   if (before.n_tokens == 0) return before;
   before.n_coded_pages = pages_.coded_tokens(sequence) / kPageTokens;
   const int n_exact_rows = pages_.exact_rows(sequence);
-  const int n_exact = (n_exact_rows + kPageTokens - 1) / kPageTokens;
+  const int n_exact = pages_of(n_exact_rows);
   before.n_rows = before.n_coded_pages * kPageTokens + n_exact_rows;
   const auto coded = pages_.coded_table().begin() + static_cast<ptrdiff_t>(sequence) * pages_.coded_stride();
   const auto exact =
@@ -50,7 +50,7 @@ void DeviceCache::take_rows(const RowsBefore& before, int layer, const PromptRow
         coded + before.tables.size_bytes() / sizeof(int32_t) - static_cast<size_t>(before.n_rows);
     return copy_from_pages(h, exact_pages(layer), exact, n_exact_rows, rows, 0, stream, 0, places);
   }
-  const int n_exact_pages = (n_exact_rows + kPageTokens - 1) / kPageTokens;
+  const int n_exact_pages = pages_of(n_exact_rows);
   auto* framed = before.framed.as<float>();
   for (int at = 0; at < before.n_coded_pages; at += kOpenedPages) {
     const int n = std::min(kOpenedPages, before.n_coded_pages - at);

@@ -1,7 +1,7 @@
 #include "gpu/moved_rows.h"
 
-#include "base/half.h"
 #include "kernels/cuda/check.cuh"
+#include "kernels/cuda/device/exact_number.cuh"
 #include "kernels/cuda/device/warp.cuh"
 
 namespace quire::gpu {
@@ -64,15 +64,6 @@ __global__ void turn_kernel(HeadShape s, const float* queries, Angles angles, fl
   turned[first + at] = d < angles.half ? x * c - y * sine : x * c + y * sine;
 }
 
-__device__ float as_number(uint16_t x, Format format) {
-  return format == Format::kF16 ? __half2float(__ushort_as_half(x)) : bf16_to_f32(x);
-}
-
-__device__ uint16_t as_row(float x, Format format) {
-  return format == Format::kF16 ? __half_as_ushort(__float2half_rn(x))
-                                : __bfloat16_as_ushort(__float2bfloat16_rn(x));
-}
-
 // A block a row of all KV heads.
 __global__ void sinks_kernel(HeadShape s, ExactPages pages, const int32_t* table, int shift, Angles angles,
                              PromptRows to) {
@@ -96,10 +87,11 @@ __global__ void sinks_kernel(HeadShape s, ExactPages pages, const int32_t* table
     double sine = 0;
     double cosine = 0;
     sincos((double)shift * angles.frequencies[d % angles.half], &sine, &cosine);
-    const float x = as_number(key[d], pages.format);
-    const float y = as_number(key[d < angles.half ? d + angles.half : d - angles.half], pages.format);
+    const float x = cuda::exact_number(key[d], pages.format);
+    const float y =
+        cuda::exact_number(key[d < angles.half ? d + angles.half : d - angles.half], pages.format);
     const float side = d < angles.half ? -y : y;
-    to.keys[target] = as_row(x * (float)cosine + side * (float)sine, pages.format);
+    to.keys[target] = cuda::rounded_number(x * (float)cosine + side * (float)sine, pages.format);
   }
 }
 

@@ -2,20 +2,17 @@
 // there are the residual stream and one layer's exact rows; everything else is the size of a chunk.
 #include <algorithm>
 
+#include "engine/endless_step.h"
 #include "gpu/batch_parts.h"
 
 namespace quire::gpu {
 
 namespace {
 
-// With a window every chunk sees the window before it, so that its size matters: the CPU's
-// (engine/session.cpp).
-constexpr int kWindowChunkTokens = 256;
-
-int chunk_tokens(const DeviceRecipe& recipe, const ModelConfig& config) {
-  if (recipe.window_tokens == 0) return kPromptChunk;
-  const size_t n_seen = static_cast<size_t>(recipe.window_tokens) + static_cast<size_t>(recipe.sink_tokens);
-  return std::min(kWindowChunkTokens, static_cast<int>(config.context_tokens - n_seen));
+// With a window every chunk sees the window before it, so that its size matters: it is the CPU's.
+int chunk_tokens(const Recipe& recipe, const ModelConfig& config) {
+  if (!recipe.endless()) return kPromptChunk;
+  return static_cast<int>(endless_step_tokens(recipe, config.context_tokens));
 }
 
 }  // namespace
@@ -24,9 +21,9 @@ Prefill::Prefill(DeviceBatch::Parts& parts, int sequence, std::span<const int32_
     : parts_(parts),
       sequence_(sequence),
       n_(static_cast<int>(tokens.size())),
-      chunk_(std::min(n_, chunk_tokens(parts.cache.recipe(), parts.model.config))),
+      chunk_(std::min(n_, chunk_tokens(parts.options.recipe, parts.model.config))),
       before_(parts.cache.rows_before(sequence)),
-      stride_((before_.n_rows + n_ + kPageTokens - 1) / kPageTokens * kPageTokens),
+      stride_(pages_of(before_.n_rows + n_) * kPageTokens),
       arrangement_(parts.cache.make_arrangement(before_, n_)),
       tokens_(tokens.size_bytes()) {
   const ModelConfig& c = parts.model.config;

@@ -6,6 +6,7 @@
 #include <math_constants.h>
 
 #include "kernels/cuda/device/launch_attention.cuh"
+#include "kernels/cuda/device/score_cap.cuh"
 
 namespace quire::gpu {
 
@@ -94,12 +95,6 @@ __device__ __forceinline__ void score_tile(const Rows<T, kDim>& rows, const uint
   }
 }
 
-// cap tanh(s / cap), all times log2(e).
-__device__ __forceinline__ float capped(float s, float cap) {
-  const float power = cuda::power_of_two(s * (2.0f * kLog2E / cap));  // exp(2 s / cap)
-  return cap - __fdividef(2.0f * cap, 1.0f + power);
-}
-
 // Scores to weights, against the rows' new maxima. Row g is at `position`: it sees keys up to there, and of
 // these those of its window.
 template <class T, int kDim>
@@ -118,7 +113,7 @@ __device__ __forceinline__ void weigh(const PromptAttention& a, Rows<T, kDim>& r
         float& s = scores[tile][2 * half + j];
         const int key = first_key + 8 * tile + 2 * c + j;
         s *= scale;
-        if (cap > 0) s = capped(s, cap);
+        if (cap > 0) s = cuda::capped(s, cap);
         if (key > last_seen || key < first_seen) s = -CUDART_INF_F;
         top = fmaxf(top, s);
       }

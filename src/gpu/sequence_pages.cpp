@@ -12,8 +12,6 @@ namespace {
 
 size_t index(int sequence, int stride) { return static_cast<size_t>(sequence) * static_cast<size_t>(stride); }
 
-int pages_of(int n_tokens) { return (n_tokens + kPageTokens - 1) / kPageTokens; }
-
 }  // namespace
 
 SequencePages::SequencePages(const PagesShape& shape)

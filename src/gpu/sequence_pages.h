@@ -23,6 +23,7 @@
 namespace quire::gpu {
 
 constexpr int kPageTokens = 64;
+constexpr int pages_of(int n_tokens) { return (n_tokens + kPageTokens - 1) / kPageTokens; }
 
 struct PagesShape {
   int n_sequences;
@@ -51,12 +52,10 @@ struct PagesShape {
   }
   // Pages that a sequence has at most at a time; of exact ones, those of the table.
   int exact_pages() const {
-    if (reserve.given()) return (reserve_rows + kPageTokens - 1) / kPageTokens;
-    if (window_tokens > 0) return (std::min(window_rows(), most_tokens) + kPageTokens - 1) / kPageTokens;
-    return seals ? (std::min(std::max(tail_tokens, first_sealed_tokens), most_tokens) + kPageTokens - 1) /
-                           kPageTokens +
-                       1
-                 : (most_tokens + kPageTokens - 1) / kPageTokens;
+    if (reserve.given()) return pages_of(reserve_rows);
+    if (window_tokens > 0) return pages_of(std::min(window_rows(), most_tokens));
+    return seals ? pages_of(std::min(std::max(tail_tokens, first_sealed_tokens), most_tokens)) + 1
+                 : pages_of(most_tokens);
   }
   int coded_pages() const { return seals ? sealed_pages(most_tokens) : 0; }
   // And the sinks' page, and one where rows of a reserve come together.

@@ -4,6 +4,7 @@
 
 #include "gpu/device/activation.cuh"
 #include "gpu/device/launch.cuh"
+#include "kernels/cuda/device/exact_number.cuh"
 #include "kernels/cuda/device/frame.cuh"
 
 namespace quire::gpu {
@@ -16,11 +17,6 @@ constexpr int kTokensPerPage = 64;
 unsigned blocks(int64_t n, int each = kThreads) { return static_cast<unsigned>((n + each - 1) / each); }
 
 __device__ __forceinline__ float number(const uint16_t* from) { return bf16_to_f32(*from); }
-
-__device__ __forceinline__ uint16_t rounded(float x, Format format) {
-  return format == Format::kF16 ? __half_as_ushort(__float2half_rn(x))
-                                : __bfloat16_as_ushort(__float2bfloat16_rn(x));
-}
 
 // In double precision until the end, as on the CPU (model/rope.h). position: may be below 0.
 __device__ void turn(const Angles& angles, int row, int position) {
@@ -133,7 +129,7 @@ __global__ void step_heads_kernel(HeadShape s, const float* qkv, HeadWeights wei
   const int kv_head = head - s.n_heads - (is_key ? 0 : s.n_kv_heads);
   auto* to = reinterpret_cast<uint16_t*>(const_cast<uint8_t*>(plane.data) + page * plane.page_stride +
                                          kv_head * plane.head_stride);
-  to[token % kTokensPerPage * s.head_dim + d] = rounded(x, pages.format);
+  to[token % kTokensPerPage * s.head_dim + d] = cuda::rounded_number(x, pages.format);
 }
 
 __global__ void prompt_heads_kernel(HeadShape s, const float* qkv, HeadWeights weights, Angles angles,
@@ -143,8 +139,8 @@ __global__ void prompt_heads_kernel(HeadShape s, const float* qkv, HeadWeights w
   if (at >= row_width(s)) return;
   const int head = at / s.head_dim;
   const int d = at % s.head_dim;
-  const uint16_t x =
-      rounded(turned(s, qkv + (int64_t)row * row_width(s), weights, head, d, angles, row), format);
+  const uint16_t x = cuda::rounded_number(
+      turned(s, qkv + (int64_t)row * row_width(s), weights, head, d, angles, row), format);
   if (head < s.n_heads) {
     out.queries[(int64_t)row * s.n_heads * s.head_dim + at] = x;
     return;
@@ -165,22 +161,28 @@ __global__ void embed_kernel(DeviceMatrix embedding, float scale, const int32_t*
   if (at < width) x[row * width + at] = number(embedding.data + (int64_t)tokens[row] * width + at) * scale;
 }
 
-__global__ void normalise_kernel(const float* x, const float* weight, float epsilon, int width,
-                                 uint16_t* out) {
+// One over the root of the mean square of a row, for every thread of a block.
+__device__ __forceinline__ float row_norm_scale(const float* row, int width, float epsilon) {
   __shared__ float sums[kThreads / 32];
-  const float* from = x + (int64_t)blockIdx.x * width;
-  let_next_begin();
-  wait_for_inputs();
   float sum = 0;
-  for (int i = (int)threadIdx.x; i < width; i += kThreads) sum += from[i] * from[i];
+  for (int i = (int)threadIdx.x; i < width; i += kThreads) sum += row[i] * row[i];
   for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(cuda::kAllLanes, sum, step);
   if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
   __syncthreads();
   sum = 0;
   for (int i = 0; i < kThreads / 32; ++i) sum += sums[i];
-  const float scale = 1.0f / sqrtf(sum / (float)width + epsilon);
+  return 1.0f / sqrtf(sum / (float)width + epsilon);
+}
+
+// A block a row.
+__global__ void normalise_kernel(const float* x, const float* weight, float epsilon, int width,
+                                 uint16_t* out) {
+  const float* from = x + (int64_t)blockIdx.x * width;
+  let_next_begin();
+  wait_for_inputs();
+  const float scale = row_norm_scale(from, width, epsilon);
   for (int i = (int)threadIdx.x; i < width; i += kThreads) {
-    out[(int64_t)blockIdx.x * width + i] = rounded(from[i] * scale * weight[i], Format::kBF16);
+    out[(int64_t)blockIdx.x * width + i] = cuda::rounded_number(from[i] * scale * weight[i], Format::kBF16);
   }
 }
 
@@ -192,24 +194,16 @@ __global__ void gate_kernel(const float* gate_up, int half, Activation activatio
   if (at >= half) return;
   const float gate = gate_up[row * 2 * half + at];
   const float up = gate_up[row * 2 * half + half + at];
-  out[row * half + at] = rounded(activated(gate, activation) * up, Format::kBF16);
+  out[row * half + at] = cuda::rounded_number(activated(gate, activation) * up, Format::kBF16);
 }
 
 // A block a row.
 __global__ void add_normed_kernel(const float* branch, const float* weight, float epsilon, int width,
                                   BranchOut out) {
-  __shared__ float sums[kThreads / 32];
   const int64_t row = (int64_t)blockIdx.x * width;
   let_next_begin();
   wait_for_inputs();
-  float sum = 0;
-  for (int i = (int)threadIdx.x; i < width; i += kThreads) sum += branch[row + i] * branch[row + i];
-  for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(cuda::kAllLanes, sum, step);
-  if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
-  __syncthreads();
-  sum = 0;
-  for (int i = 0; i < kThreads / 32; ++i) sum += sums[i];
-  const float scale = 1.0f / sqrtf(sum / (float)width + epsilon);
+  const float scale = row_norm_scale(branch + row, width, epsilon);
   const unsigned half = 0xffffu << (threadIdx.x & 16);
   for (int i = (int)threadIdx.x; i < width; i += kThreads) {  // whole half warps
     const float x = out.x[row + i] + branch[row + i] * scale * weight[i];
@@ -233,12 +227,12 @@ __global__ void round_kernel(const float* x, int64_t n, uint16_t* out) {
   const int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
   let_next_begin();
   wait_for_inputs();
-  if (at < n) out[at] = rounded(x[at], Format::kBF16);
+  if (at < n) out[at] = cuda::rounded_number(x[at], Format::kBF16);
 }
 
 __global__ void convert_kernel(uint16_t* x, int64_t n) {
   const int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-  if (at < n) x[at] = rounded(__half2float(__ushort_as_half(x[at])), Format::kBF16);
+  if (at < n) x[at] = cuda::rounded_number(__half2float(__ushort_as_half(x[at])), Format::kBF16);
 }
 
 // A block a row of all KV heads.
@@ -288,7 +282,7 @@ __global__ void unframe_rows_kernel(HeadShape s, const float* framed, cuda::Fram
     float x = row[j];
     if (frame.balance != nullptr) x *= frame.balance[j];
     if (frame.mean != nullptr) x += frame.mean[j];
-    to[j] = rounded(x, format);
+    to[j] = cuda::rounded_number(x, format);
   }
 }
 

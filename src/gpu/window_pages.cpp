@@ -11,7 +11,6 @@ namespace quire::gpu {
 
 namespace {
 
-int pages_of(int n_tokens) { return (n_tokens + kPageTokens - 1) / kPageTokens; }
 size_t size(int64_t n) { return static_cast<size_t>(n); }
 
 }  // namespace

@@ -107,7 +107,7 @@ QUIRE_INLINE void index_sums(const IndexTables* tables, int n_bytes, const uint8
 #pragma GCC unroll 4
     for (int p = 0; p < P; ++p) {
       const U8x64 bytes = load_bytes(pages[p] + 64 * g);
-      __builtin_prefetch(next[p] + 64 * g, 0, 2);
+      fetch_at(next[p] + 64 * g);
       low[p] = low_nibbles(bytes);
       high[p] = high_nibbles(bytes);
     }

@@ -150,10 +150,6 @@ QUIRE_INLINE void add_block(const uint8_t* header, const uint8_t* body, const ui
 // not.
 constexpr size_t kWeightsAheadBytes = 4096;
 
-QUIRE_INLINE void fetch_weights(const uint8_t* at, int n_bytes) {
-  for (int i = 0; i < n_bytes; i += 64) __builtin_prefetch(at + i, 0, 2);
-}
-
 // Tokens first..first + T - 1 of a tile of kTile.
 template <class P, int T, int kTile>
 QUIRE_INLINE void linear_tokens(const LinearArgs& args, int first) {
@@ -168,7 +164,7 @@ QUIRE_INLINE void linear_tokens(const LinearArgs& args, int first) {
     const uint8_t* header = panel;
     panel += kShape.header_bytes;
     for (int i = 0; i < kShape.blocks; ++i) {
-      if (kTile == 1) fetch_weights(panel + kWeightsAheadBytes, kShape.body_bytes);
+      if constexpr (kTile == 1) fetch_ahead({panel + kWeightsAheadBytes, (size_t)kShape.body_bytes});
       add_block<P, T>(header, panel, block, kTile, first, 0, acc);
       if constexpr (P::kHalves == 2) add_block<P, T>(header, panel, block, kTile, first, 1, acc);
       panel += kShape.body_bytes;

@@ -71,17 +71,9 @@ void unpack(const void* rows, size_t n_values, float* out) {
   for (size_t i = 0; i < n_values; i += 16) store(out + i, R::get(p + i));
 }
 
-// Attention over codes is bound by memory as soon as it is fused, and a page is too short for the hardware's
-// own prefetcher to get going. Lines are asked for into the second cache, here and for rows, weights and the
-// index: a core has more of them under way than into the first one (ADR 12).
-QUIRE_INLINE void fetch_ahead(BytesAhead next) {
-  for (size_t i = 0; i < next.n_bytes; i += 64) __builtin_prefetch((const uint8_t*)next.data + i, 0, 2);
-}
-
-// Asks for one row's bytes of what will be read next, at the same distance from its beginning. Attention in
-// decode is bound by memory, and a page is too short for the hardware's own prefetcher to get going.
+// Asks for one row's bytes of what will be read next, at the same distance from its beginning.
 QUIRE_INLINE void prefetch_row(const uint8_t* next, size_t row_bytes, int row) {
-  for (size_t i = 0; i < row_bytes; i += 64) __builtin_prefetch(next + row * row_bytes + i, 0, 2);
+  fetch_ahead({next + row * row_bytes, row_bytes});
 }
 
 // N query rows against V * 16 keys.

@@ -19,8 +19,8 @@ constexpr int kRowTile = 16;  // rows scored together
 constexpr int kRowsAhead = 24;
 
 QUIRE_INLINE void fetch_row(const uint8_t* row, int n_bytes) {
-  __builtin_prefetch(row, 0, 2);
-  if (n_bytes > 1) __builtin_prefetch(row + n_bytes - 1, 0, 2);
+  fetch_at(row);
+  if (n_bytes > 1) fetch_at(row + n_bytes - 1);
 }
 
 // Codes of row i of a list, or of the list that follows it, and the index plane of a page that begins with

@@ -6,6 +6,7 @@
 
 #include "base/device_error.h"
 #include "engine/engine.h"
+#include "gpu/cache_bytes.h"
 #include "gpu/device_batch.h"
 #include "gpu/device_model.h"
 #include "gpu/random_gguf.h"
@@ -243,16 +244,6 @@ TEST_P(DevicePolicies, MemoryThatIsRefusedLeavesNothing) {
   }
 }
 
-std::vector<std::byte> all_bytes(const Cache& cache) {
-  std::vector<std::byte> bytes;
-  for (size_t layer = 0; layer < cache.store().n_layers(); ++layer) {
-    cache.store().visit_blocks(layer, [&](std::span<const std::byte> block) {
-      bytes.insert(bytes.end(), block.begin(), block.end());
-    });
-  }
-  return bytes;
-}
-
 // From the CPU to the device and back the same bytes; codes being the CPU's own, what follows is nearer.
 TEST_P(DevicePolicies, CachesChangeSides) {
   for (const char* name : kPolicies) {
@@ -266,7 +257,7 @@ TEST_P(DevicePolicies, CachesChangeSides) {
     device->save(0, back);
     // Where rows leave for good each side has its own order of them.
     if (!recipe.drops()) {
-      ASSERT_EQ(all_bytes(back), all_bytes(cache)) << name;
+      ASSERT_EQ(bytes_of(back), bytes_of(cache)) << name;
     }
     const double there = distance(step_along(*device, cache, 600, 60), recipe);
     Cache from_device = engine_->make_cache(recipe);

@@ -5,6 +5,7 @@
 
 #include "base/device_error.h"
 #include "engine/session_file.h"
+#include "gpu/cache_bytes.h"
 #include "gpu/device_model_test.h"
 #include "gpu/device_session.h"
 #include "study/divergence.h"
@@ -18,16 +19,6 @@ constexpr const char* kRecipes[] = {"full", "k=bf16,v=bf16", "turbo4", "k=turbo4
 class DeviceSequences : public DeviceModelTest {
  protected:
   static constexpr size_t kContext = 1400;
-
-  static std::vector<std::byte> bytes_of(const Cache& cache) {
-    std::vector<std::byte> bytes;
-    for (size_t layer = 0; layer < cache.store().n_layers(); ++layer) {
-      cache.store().visit_blocks(layer, [&](std::span<const std::byte> block) {
-        bytes.insert(bytes.end(), block.begin(), block.end());
-      });
-    }
-    return bytes;
-  }
 
   // Forced along the text from token `first` on; behind each the CPU's logits against the device's.
   static double force(gpu::DeviceBatch& device, Cache& cache, size_t first, size_t n) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "gpu/cache_bytes.h"
 #include "gpu/free_bytes.h"
 #include "gpu/library_attention.h"
 #include "gpu/random_model_test.h"
@@ -17,15 +18,6 @@ class DeviceWindows : public testing::Test {
  protected:
   void SetUp() override {
     if (cuda::device_count() == 0) GTEST_SKIP() << "no CUDA device";
-  }
-  static std::vector<std::byte> bytes_of(const Cache& cache) {
-    std::vector<std::byte> bytes;
-    for (size_t layer = 0; layer < cache.store().n_layers(); ++layer) {
-      cache.store().visit_blocks(layer, [&](std::span<const std::byte> block) {
-        bytes.insert(bytes.end(), block.begin(), block.end());
-      });
-    }
-    return bytes;
   }
 };
 

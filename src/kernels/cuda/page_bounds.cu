@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <string>
 
-#include "base/half.h"
 #include "kernels/cuda/check.cuh"
 #include "kernels/cuda/device/block_sum.cuh"
+#include "kernels/cuda/device/exact_number.cuh"
 #include "kernels/cuda/device/page_choice.h"
 
 namespace quire::cuda {
@@ -19,10 +19,6 @@ constexpr int kScoreWarps = 8;
 constexpr int kScoredPages = 64;  // of a block
 constexpr int kChoosers = 1024;   // threads of a block that chooses
 constexpr int kMostQueryBytes = 48 * 1024;
-
-__device__ __forceinline__ float number_of(uint16_t x, Format format) {
-  return format == Format::kF16 ? __half2float(__ushort_as_half(x)) : bf16_to_f32(x);
-}
 
 __device__ __forceinline__ const uint8_t* head_of(const RowPlane& plane, int64_t page, int kv_head) {
   return plane.data + page * plane.page_stride + kv_head * plane.head_stride;
@@ -38,9 +34,9 @@ __device__ void bound_page(const ShortPages& p, int64_t page, int kv_head, int w
   uint16_t least = keys[0];
   for (int t = 1; t < p.page_tokens; ++t) {
     const uint16_t key = keys[t * p.head_dim];
-    const float x = number_of(key, p.format);
-    if (x >= number_of(largest, p.format)) largest = key;
-    if (x < number_of(least, p.format)) least = key;
+    const float x = exact_number(key, p.format);
+    if (x >= exact_number(largest, p.format)) largest = key;
+    if (x < exact_number(least, p.format)) least = key;
   }
   auto* bounds = reinterpret_cast<uint16_t*>(const_cast<uint8_t*>(head_of(p.bounds, page, kv_head))) +
                  within * 2 * p.head_dim;
@@ -88,8 +84,8 @@ __global__ void score_kernel(ShortPages p, const float* queries, float scale, Pa
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
       const int d = lane_index() + 32 * k;
-      largest[k] = d < p.head_dim ? number_of(bounds[d], p.format) : 0.0f;
-      least[k] = d < p.head_dim ? number_of(bounds[p.head_dim + d], p.format) : 0.0f;
+      largest[k] = d < p.head_dim ? exact_number(bounds[d], p.format) : 0.0f;
+      least[k] = d < p.head_dim ? exact_number(bounds[p.head_dim + d], p.format) : 0.0f;
     }
     for (int h = 0; h < p.group; ++h) {
       const float* q = own_queries + h * p.head_dim;

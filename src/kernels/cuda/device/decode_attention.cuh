@@ -15,6 +15,7 @@
 #pragma once
 
 #include "kernels/cuda/device/partial_state.cuh"
+#include "kernels/cuda/device/score_cap.cuh"
 #include "kernels/cuda/split.h"
 
 namespace quire::cuda {
@@ -155,13 +156,12 @@ __device__ void mask_scores(float (&s)[Rows::kTokenTiles][4], int first, int end
   }
 }
 
-// c tanh(s / c) of scores s with their heads' bias; all are times log2(e).
+// Scores with their heads' bias, capped; all are times log2(e).
 template <class Rows>
 __device__ void cap_scores(const DecodeAttention& a, const Segment& segment,
                            float (&s)[Rows::kTokenTiles][4]) {
   constexpr float kLog2E = 1.4426950408889634f;
   const float cap = a.score_cap * kLog2E;
-  const float twice = 2.0f * kLog2E / cap;
   const int c = lane_index() % 4;
   const int64_t head =
       (int64_t)segment.sequence * a.n_kv_heads * a.group + segment.kv_head * a.group + segment.first_head;
@@ -173,8 +173,7 @@ __device__ void cap_scores(const DecodeAttention& a, const Segment& segment,
     for (int tile = 0; tile < Rows::kTokenTiles; ++tile) {
 #pragma unroll
       for (int e = i; e < 4; e += 2) {
-        const float power = power_of_two((s[tile][e] + bias) * twice);  // exp(2 s / c)
-        s[tile][e] = cap - __fdividef(2.0f * cap, 1.0f + power);
+        s[tile][e] = capped(s[tile][e] + bias, cap);
       }
     }
   }
