@@ -36,12 +36,14 @@ PagesShape DeviceCache::pages_shape(const CacheShape& shape, const DeviceRecipe&
 
 DeviceCache::CodedLayout DeviceCache::coded_layout(const DeviceRecipe& recipe, int d) {
   if (!recipe.seals()) return {};
-  if (recipe.offloads) return {aligned(cuda::sparse_index_bytes(d)), 0, 0};
+  const bool is_signvq = recipe.kind == AttentionKind::kSignVq;
+  if (recipe.offloads)
+    return {is_signvq ? cuda::signvq_index_bytes(d) : aligned(cuda::sparse_index_bytes(d)), 0, 0};
   if (recipe.kind == AttentionKind::kSparse) {
     return {aligned(cuda::sparse_index_bytes(d)), aligned(cuda::sparse_key_bytes(recipe.key_bits, d)),
             aligned(cuda::sparse_value_bytes(d))};
   }
-  if (recipe.kind == AttentionKind::kSignVq) {
+  if (is_signvq) {
     return {cuda::signvq_index_bytes(d), int64_t{kPageTokens} * cuda::signvq_row_bytes(d), 0};
   }
   return staged_layout(recipe, d);
@@ -231,7 +233,14 @@ void DeviceCache::reserve_attention() {
 
 void DeviceCache::check_offloaded(uint64_t budget_bytes, uint64_t other_bytes) const {
   const HeadShape& h = shape_.heads;
-  if (!cuda::has_offloaded_kernel(recipe_.key_bits, recipe_.value_bits, h.head_dim)) {
+  const int group = h.n_heads / h.n_kv_heads;
+  if (is_signvq() && !cuda::has_offloaded_signvq(h.head_dim, group)) {
+    throw Error(
+        "signvq rows outside the CUDA device are for heads of up to 128 values and up to 8 query heads a "
+        "KV head, and the model's have " +
+        std::to_string(h.head_dim) + " and " + std::to_string(group));
+  }
+  if (!is_signvq() && !cuda::has_offloaded_kernel(recipe_.key_bits, recipe_.value_bits, h.head_dim)) {
     throw Error("rows outside the CUDA device are for heads of 64 or 128 values, and the model's have " +
                 std::to_string(h.head_dim));
   }
@@ -242,15 +251,32 @@ void DeviceCache::check_offloaded(uint64_t budget_bytes, uint64_t other_bytes) c
 
 OffloadShape DeviceCache::offload_shape() const {
   const HeadShape& h = shape_.heads;
-  return {shape_.n_layers,
-          shape_.n_sequences,
-          h.n_kv_heads,
-          h.head_dim,
-          recipe_.key_bits,
-          recipe_.value_bits,
-          shape_.n_sequences * pages_.shape().coded_pages(),
-          plan_.most_candidates,
-          std::max(kStagedPages, shape_.n_sequences)};
+  const int d = h.head_dim;
+  OffloadShape shape{};
+  shape.n_layers = shape_.n_layers;
+  shape.n_sequences = shape_.n_sequences;
+  shape.n_kv_heads = h.n_kv_heads;
+  shape.coded_pages = shape_.n_sequences * pages_.shape().coded_pages();
+  if (is_signvq()) {
+    shape.record_bytes = cuda::signvq_row_bytes(d);
+    shape.step_bytes = cuda::signvq_step_bytes(signvq_plan_.most_rows, d);
+    return shape;
+  }
+  shape.record_bytes = cuda::record_bytes(recipe_.key_bits, d);
+  shape.norm_bytes = cuda::value_norm_bytes(recipe_.value_bits);
+  shape.step_bytes = cuda::record_step_bytes(plan_.most_candidates);
+  shape.staged_bytes = std::max(kStagedPages, shape_.n_sequences) * laid_planes(nullptr).index.page_stride;
+  return shape;
+}
+
+// Sparse pages on their way outside, one behind the other.
+cuda::SparsePages DeviceCache::laid_planes(const uint8_t* data) const {
+  const int d = shape_.heads.head_dim;
+  const int64_t keys = cuda::sparse_index_bytes(d);
+  const int64_t values = keys + cuda::sparse_key_bytes(recipe_.key_bits, d);
+  const int64_t head = values + cuda::sparse_value_bytes(d);
+  const int64_t page = head * shape_.heads.n_kv_heads;
+  return {{data, page, head}, {data + keys, page, head}, {data + values, page, head}};
 }
 
 void DeviceCache::reserve_offloaded(uint64_t budget_bytes) {
@@ -281,7 +307,8 @@ uint64_t DeviceCache::memory_bytes() const {
         &first_tokens_,   &sink_pages_,    &sink_tokens_,   &iota_,        &due_from_,
         &due_to_,         &frames_memory_, &workspace_,     &log_sums_,    &other_out_,
         &other_log_sums_, &framed_,        &bias_,          &n_read_,      &window_workspace_,
-        &moves_,          &window_sinks_,  &window_cosine_, &window_sine_}) {
+        &moves_,          &window_sinks_,  &window_cosine_, &window_sine_, &scores_,
+        &units_,          &unit_counts_,   &unit_pages_}) {
     total += buffer->size_bytes();
   }
   return total;
@@ -369,15 +396,15 @@ void DeviceCache::seal_pages(int layer, const Frames& frames, const cuda::RowPla
   cuda::seal_keys(pages(keys, frames.keys, planes.keys), recipe_.keys, stream);
   cuda::seal_values(pages(values, frames.values, planes.values), recipe_.values, stream);
   if (is_signvq()) {
-    const cuda::SparsePages laid = coded_planes(layer);
-    cuda::lay_signvq_pages(planes.keys, planes.values, {laid.index, laid.keys}, iota_.as<int32_t>(), to, n,
+    cuda::lay_signvq_pages(planes.keys, planes.values, signvq_planes(layer), iota_.as<int32_t>(), to, n,
                            h.n_kv_heads, h.head_dim, stream);
   }
   if (!is_sparse) return;
   cuda::SparsePages staged = planes;
   staged.keys.data += index_page_bytes(recipe_.keys, h.head_dim);
   const auto* staged_numbers = iota_.as<int32_t>();
-  const cuda::SparsePages laid = offloaded_ != nullptr ? offloaded_->staged() : coded_planes(layer);
+  const cuda::SparsePages laid =
+      offloaded_ != nullptr ? laid_planes(offloaded_->staged()) : coded_planes(layer);
   cuda::lay_sparse_pages(staged, laid, offloaded_ != nullptr ? staged_numbers : to, n, h.n_kv_heads,
                          h.head_dim, recipe_.key_bits, recipe_.value_bits, stream, staged_numbers);
   if (offloaded_ == nullptr) return;

@@ -175,6 +175,8 @@ class DeviceCache {
   void reserve_offloaded(uint64_t budget_bytes);
   cuda::SparsePages coded_planes(int layer) const;
   cuda::SparsePages staged_planes() const;
+  cuda::SparsePages laid_planes(const uint8_t* data) const;
+  cuda::SignVqPages signvq_planes(int layer) const;
   cuda::DecodeAttention attention(const float* queries, float* out, float* log_sums) const;
   cuda::DecodeAttention exact_attention(const ExactPages& pages, const float* queries,
                                         const int32_t* n_tokens, float* out, float* log_sums) const;

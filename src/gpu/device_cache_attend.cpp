@@ -82,12 +82,12 @@ cuda::SparseAttention DeviceCache::sparse_attention(int layer, const float* quer
 
 cuda::SignVqAttention DeviceCache::signvq_attention(int layer, const float* queries,
                                                     const int32_t* exact_tokens, float* out) const {
-  const cuda::SparsePages planes = coded_planes(layer);
+  const cuda::SignVqPages planes = signvq_planes(layer);
   const ExactPages exact = exact_pages(layer);
   auto a =
       attention_of<cuda::SignVqAttention>(shape_, queries, out, log_sums_.as<float>(), workspace_.as<void>());
   a.index = planes.index;
-  a.rows = planes.keys;
+  a.rows = planes.rows;
   a.page_table = coded_table_.as<int32_t>();
   a.page_table_stride = pages_.coded_stride();
   a.n_tokens = first_tokens_.as<int32_t>();
@@ -107,12 +107,14 @@ cuda::SignVqAttention DeviceCache::signvq_attention(int layer, const float* quer
 
 void DeviceCache::attend(int layer, const float* queries, const int32_t* exact_tokens, float* out,
                          cuda::Stream stream) {
+  if (offloaded_ != nullptr && layer == 0) offloaded_->count_step(stream);
   if (is_signvq()) {
-    return cuda::attend_signvq(signvq_attention(layer, queries, exact_tokens, out), signvq_plan_, stream);
+    const cuda::SignVqAttention a = signvq_attention(layer, queries, exact_tokens, out);
+    if (offloaded_ == nullptr) return cuda::attend_signvq(a, signvq_plan_, stream);
+    return cuda::attend_offloaded_signvq(a, offloaded_->rows(layer), signvq_plan_, stream);
   }
   if (offloaded_ != nullptr) {
     const cuda::SparseAttention a = sparse_attention(layer, queries, exact_tokens, out);
-    if (layer == 0) offloaded_->count_step(stream);
     return cuda::attend_offloaded(a, offloaded_->rows(layer), recipe_.key_bits, recipe_.value_bits, plan_,
                                   stream);
   }

@@ -14,6 +14,12 @@ constexpr int64_t kNumberBytes = 2;  // of exact rows
 
 }  // namespace
 
+// The rows are on the device, or in memory of the host.
+cuda::SignVqPages DeviceCache::signvq_planes(int layer) const {
+  const cuda::SparsePages planes = coded_planes(layer);
+  return {planes.index, offloaded_ != nullptr ? offloaded_->rows(layer).records : planes.keys};
+}
+
 // From where the measuring left them.
 void DeviceCache::put_kept_rows(int sequence, int layer, cuda::Stream stream) {
   const int page = pages_.sink_pages()[static_cast<size_t>(sequence)];

@@ -141,9 +141,12 @@ class Reader {
   }
 
   void read_place() {
-    if (result_.kind != AttentionKind::kSparse)
+    const bool is_signvq = result_.kind == AttentionKind::kSignVq;
+    if (result_.kind != AttentionKind::kSparse && !(is_signvq && recipe_.index)) {
       refuse("keeps rows in the host's memory that every step reads");
-    if (result_.key_bits != 4) refuse("keeps codes of fewer than four bits in the host's memory");
+    }
+    if (!is_signvq && result_.key_bits != 4)
+      refuse("keeps codes of fewer than four bits in the host's memory");
     result_.offloads = true;
     result_.limits = {recipe_.place.size_bytes, recipe_.place.cache_bytes};
   }

@@ -44,7 +44,7 @@ struct DeviceRecipe {
   // Above 0: the sinks and so many of the newest tokens stay, and positions count inside the cache.
   int window_tokens = 0;
   QuestChoice quest = {};
-  // Sealed pages lie in memory of the host, but for their index.
+  // Rows of sealed pages lie in memory of the host, and their index on the device.
   bool offloads = false;
   OffloadLimits limits = {};
 

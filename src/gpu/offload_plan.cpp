@@ -26,7 +26,7 @@ uint64_t resident_room(const OffloadLimits& limits, uint64_t budget_bytes, uint6
 
 OffloadPlan plan_offload(const OffloadShape& s, const OffloadLimits& limits, uint64_t budget_bytes,
                          uint64_t other_bytes) {
-  const uint64_t record = number(cuda::record_bytes(s.key_bits, s.head_dim));
+  const uint64_t record = number(s.record_bytes);
   const uint64_t heads = number(s.n_kv_heads);
   const uint64_t pages = number(s.coded_pages);
   const uint64_t pairs = number(s.n_sequences) * heads;
@@ -41,13 +41,10 @@ OffloadPlan plan_offload(const OffloadShape& s, const OffloadLimits& limits, uin
     throw Error("rows outside the CUDA device take " + std::to_string(plan.outside_bytes) +
                 " bytes, but size= allows " + std::to_string(limits.outside_bytes));
   }
-  plan.norm_bytes = pages * heads * number(s.n_layers) * number(cuda::value_norm_bytes(s.value_bits));
+  plan.norm_bytes = pages * heads * number(s.n_layers) * number(s.norm_bytes);
   plan.counter_bytes = sizeof(uint32_t) + sizeof(cuda::RecordCounts);
-  plan.place_bytes = pairs * 2 * number(s.most_candidates) * sizeof(uint32_t);
-  plan.staged_bytes =
-      number(s.staged_pages) * heads *
-      number(cuda::sparse_index_bytes(s.head_dim) + cuda::sparse_key_bytes(s.key_bits, s.head_dim) +
-             cuda::sparse_value_bytes(s.head_dim));
+  plan.step_bytes = pairs * number(s.step_bytes);
+  plan.staged_bytes = number(s.staged_bytes);
   const uint64_t set_bytes = cuda::kWays * (record + sizeof(uint32_t)) * pairs * number(s.n_layers);
   const uint64_t taken = other_bytes + plan.device_bytes();
   const uint64_t room =

@@ -17,9 +17,8 @@ OffloadedPages::OffloadedPages(const OffloadShape& shape, const OffloadPlan& pla
     : shape_(shape),
       plan_(plan),
       norms_(plan.norm_bytes),
-      places_(plan.place_bytes),
       staged_(plan.staged_bytes),
-      resident_(plan.resident_bytes),
+      fetched_(plan.resident_bytes + plan.step_bytes),
       words_(plan.word_bytes),
       step_(sizeof(uint32_t)),
       counts_(sizeof(cuda::RecordCounts)),
@@ -29,14 +28,9 @@ OffloadedPages::OffloadedPages(const OffloadShape& shape, const OffloadPlan& pla
   counts_.fill(0);
 }
 
-uint64_t OffloadedPages::record_bytes() const {
-  return static_cast<uint64_t>(cuda::record_bytes(shape_.key_bits, shape_.head_dim));
-}
-
 uint64_t OffloadedPages::memory_bytes() const {
   uint64_t total = 0;
-  for (const cuda::DeviceBuffer* buffer :
-       {&norms_, &places_, &staged_, &resident_, &words_, &step_, &counts_}) {
+  for (const cuda::DeviceBuffer* buffer : {&norms_, &staged_, &fetched_, &words_, &step_, &counts_}) {
     total += buffer->size_bytes();
   }
   return total;
@@ -44,28 +38,18 @@ uint64_t OffloadedPages::memory_bytes() const {
 
 cuda::OffloadedRows OffloadedPages::rows(int layer) const {
   const auto record = static_cast<int64_t>(record_bytes());
-  const int64_t norms = cuda::value_norm_bytes(shape_.value_bits);
+  const int64_t norms = shape_.norm_bytes;
   const auto places = int64_t{shape_.n_sequences} * shape_.n_kv_heads * plan_.n_sets * cuda::kWays;
   return {{records_.data() + static_cast<uint64_t>(layer) * plan_.layer_bytes, 64 * record,
            shape_.coded_pages * 64 * record},
           {norms_.as<uint8_t>() + int64_t{layer} * shape_.coded_pages * shape_.n_kv_heads * norms,
            shape_.n_kv_heads * norms, norms},
-          resident_.as<uint8_t>() + layer * places * record,
+          fetched_.as<uint8_t>() + layer * places * record,
           words_.as<uint32_t>() + layer * places,
           plan_.n_sets,
           step_.as<uint32_t>(),
-          places_.as<uint32_t>(),
+          fetched_.as<uint8_t>() + plan_.resident_bytes,
           counts_.as<cuda::RecordCounts>()};
-}
-
-cuda::SparsePages OffloadedPages::staged() const {
-  const int64_t keys = cuda::sparse_index_bytes(shape_.head_dim);
-  const int64_t values = keys + cuda::sparse_key_bytes(shape_.key_bits, shape_.head_dim);
-  const int64_t head = values + cuda::sparse_value_bytes(shape_.head_dim);
-  const auto* data = staged_.as<uint8_t>();
-  return {{data, head * shape_.n_kv_heads, head},
-          {data + keys, head * shape_.n_kv_heads, head},
-          {data + values, head * shape_.n_kv_heads, head}};
 }
 
 void OffloadedPages::forget(int sequence, cuda::Stream stream) {

@@ -20,14 +20,14 @@ class OffloadedPages {
   OffloadedPages(const OffloadShape& shape, const OffloadPlan& plan);
 
   const OffloadPlan& plan() const { return plan_; }
-  uint64_t record_bytes() const;
+  uint64_t record_bytes() const { return static_cast<uint64_t>(shape_.record_bytes); }
   // On the device: the plan's device_bytes().
   uint64_t memory_bytes() const;
   // What launches for a layer read. The next step is counted by count_step().
   cuda::OffloadedRows rows(int layer) const;
   void count_step(cuda::Stream stream) { cuda::count_step(step_.as<uint32_t>(), stream); }
-  // Sparse pages on their way outside, 0 .. staged_pages - 1.
-  cuda::SparsePages staged() const;
+  // Where pages lie on their way outside.
+  uint8_t* staged() const { return staged_.as<uint8_t>(); }
   // Nothing of a sequence is on the device any more. In the order of the stream.
   void forget(int sequence, cuda::Stream stream);
 
@@ -43,7 +43,7 @@ class OffloadedPages {
  private:
   OffloadShape shape_;
   OffloadPlan plan_;
-  cuda::DeviceBuffer norms_, places_, staged_, resident_, words_, step_, counts_;
+  cuda::DeviceBuffer norms_, staged_, fetched_, words_, step_, counts_;
   cuda::PinnedMemory records_;
   uint32_t n_steps_taken_ = 0;  // into account by take_counts()
 };

@@ -59,6 +59,13 @@ TEST(DeviceRecipeTest, RowsLieOutsideWhereAnIndexNamesThem) {
   EXPECT_TRUE(outside.offloads);
   EXPECT_EQ(outside.limits.outside_bytes, 9u);
   EXPECT_EQ(outside.limits.cache_bytes, 7u);
+  Recipe selfindex = coded(Code::kSignVq, Code::kSignVq);
+  selfindex.sink_tokens = 0;
+  EXPECT_NO_THROW(gpu::device_recipe(selfindex, ""));
+  selfindex.place = {.kind = PagePlace::Kind::kHost};
+  EXPECT_THROW(gpu::device_recipe(selfindex, ""), Error);  // every step reads all of it
+  selfindex.index = IndexBudget{.candidates = 1, .mean_query = true};
+  EXPECT_TRUE(gpu::device_recipe(selfindex, "").offloads);
   quire.place = {.kind = PagePlace::Kind::kDisk, .path = "/tmp"};
   EXPECT_THROW(gpu::device_recipe(quire, ""), Error);
   Recipe dense = coded(Code::kTurbo4, Code::kTurbo4);

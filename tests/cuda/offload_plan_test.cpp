@@ -16,7 +16,8 @@ using gpu::OffloadPlan;
 using gpu::OffloadShape;
 
 // Llama-3.1-8B's with 256K tokens.
-constexpr OffloadShape kLarge = {32, 1, 8, 128, 4, 3, 4096, 4000, 256};
+constexpr OffloadShape kLarge = {
+    32, 1, 8, 4096, cuda::record_bytes(4, 128), 0, cuda::record_step_bytes(4000), 256 * 8 * 9472};
 
 TEST(OffloadPlanTest, CountsWhatThereIs) {
   EXPECT_EQ(cuda::record_bytes(4, 128), 128);
@@ -29,7 +30,7 @@ TEST(OffloadPlanTest, CountsWhatThereIs) {
   EXPECT_LE(plan.resident_bytes + plan.word_bytes, gpu::kUsualCacheBytes);
   EXPECT_EQ(plan.resident_bytes / 128, plan.word_bytes / 4);
   OffloadShape even = kLarge;
-  even.value_bits = 4;
+  even.norm_bytes = cuda::value_norm_bytes(4);
   EXPECT_EQ(gpu::plan_offload(even, {}, 0, 0).norm_bytes, 4096ull * 64 * 8 * 32 * 2);
 }
 
@@ -42,10 +43,10 @@ TEST(OffloadPlanTest, BudgetsAreNeverExceeded) {
     s.n_layers = 1 + static_cast<int>(random.below(40));
     s.n_sequences = 1 + static_cast<int>(random.below(9));
     s.n_kv_heads = 1 + static_cast<int>(random.below(8));
-    s.head_dim = random.below(2) == 0 ? 64 : 128;
-    s.value_bits = random.below(2) == 0 ? 3 : 4;
+    s.record_bytes = random.below(2) == 0 ? 64 : 128;
+    s.norm_bytes = random.below(2) == 0 ? 0 : 128;
     s.coded_pages = s.n_sequences * static_cast<int>(random.below(3000));
-    s.most_candidates = 8 + static_cast<int>(random.below(20000));
+    s.step_bytes = 64 + static_cast<int64_t>(random.below(2'000'000));
     const uint64_t other = random.below(uint64_t{1} << 30);
     const uint64_t budget = 1 + random.below(uint64_t{3} << 30);
     const OffloadLimits limits = {0, random.below(2) == 0 ? 0 : 1 + random.below(uint64_t{1} << 30)};

@@ -33,8 +33,9 @@ class Offloaded : public DeviceModelTest {
 // 140 steps behind the prompt code two pages or three: the graph of the first step serves them all.
 TEST_F(Offloaded, AreBitByBitTheRowsOfTheDevice) {
   constexpr size_t kPrompt = 1100, kSteps = 140;
-  for (const char* recipe : {"quire", "quire(budget=300)", "quire(mass=0.9)", "quire(budget=100%)",
-                             "k=nested4,v=nested4,select=sign"}) {
+  for (const char* recipe :
+       {"quire", "quire(budget=300)", "quire(mass=0.9)", "quire(budget=100%)",
+        "k=nested4,v=nested4,select=sign", "selfindex", "selfindex(budget=300)", "selfindex(budget=100%)"}) {
     const auto there = batch(options(recipe, 1, kPrompt + kSteps));
     const auto expected = forced(*there, kPrompt, kSteps);
     EXPECT_EQ(there->take_outside().asked, 0u);
@@ -113,7 +114,7 @@ TEST_F(Offloaded, AnotherTextBeginsAnew) {
     steps(160, 70);
     return all;
   };
-  for (const std::string recipe : {"quire(budget=300)", "k=nested4,v=nested4,select=sign"}) {
+  for (const std::string recipe : {"quire(budget=300)", "k=nested4,v=nested4,select=sign", "selfindex"}) {
     const auto expected = history(recipe);
     EXPECT_NE(expected[3 * 139], expected[3 * 139 + 2]) << "the fork did not diverge";
     for (const char* place : {",place=host", ",place=host(cache=4M)"}) {
@@ -210,7 +211,8 @@ TEST_F(Offloaded, LargeHeadsToo) {
     print(recipe, device.take_outside());
     return all;
   };
-  for (const std::string recipe : {"quire", "k=nested4,v=nested4,select=sign(budget=2048)"}) {
+  for (const std::string recipe :
+       {"quire", "k=nested4,v=nested4,select=sign(budget=2048)", "selfindex(budget=2048)"}) {
     const auto expected = logits(recipe);
     EXPECT_EQ(logits(recipe + ",place=host"), expected) << recipe;
     EXPECT_EQ(logits(recipe + ",place=host(cache=8M)"), expected) << recipe;

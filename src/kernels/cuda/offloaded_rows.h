@@ -24,6 +24,11 @@ QUIRE_INLINE constexpr int record_bytes(int key_bits, int head_dim) {
 // Of a page of one KV head on the device; 0: rows have their norms.
 QUIRE_INLINE constexpr int value_norm_bytes(int value_bits) { return value_bits == 4 ? 128 : 0; }
 
+// Of a (sequence, KV head), what a step notes of its candidates' places: [2][most_candidates] words.
+QUIRE_INLINE constexpr int64_t record_step_bytes(int most_candidates) {
+  return int64_t{2} * 4 * most_candidates;
+}
+
 // What became of the records that steps asked for.
 struct RecordCounts {
   unsigned long long asked;
@@ -39,7 +44,7 @@ struct OffloadedRows {
   uint32_t* words;       // [n_sequences][n_kv_heads][n_sets][kWays], of resident_set.h
   uint32_t n_sets;
   const uint32_t* step;  // number of the step
-  uint32_t* places;      // [n_sequences * n_kv_heads][2][SparsePlan::most_candidates], of any contents
+  uint8_t* step_room;    // behind `resident` in one allocation, of any contents: see record_step_bytes()
   RecordCounts* counts;
 };
 

@@ -3,20 +3,24 @@
 #include <math_constants.h>
 
 #include <algorithm>
+#include <string>
 #include <type_traits>
 
 #include "kernels/cuda/check.cuh"
 #include "kernels/cuda/device/early_start.cuh"
 #include "kernels/cuda/device/partial_state.cuh"
 #include "kernels/cuda/device/signvq_choice.cuh"
+#include "kernels/cuda/device/signvq_fetch.cuh"
 #include "kernels/cuda/device/signvq_rows.cuh"
 
 namespace quire::cuda {
 
 namespace {
 
-// Rows that a block lists at a time.
+// Rows that a block lists at a time; tiles of all of its warps begin anew behind them.
 constexpr int kListRows = 10240;
+// And of rows that may have to be fetched, which are noted where tiles are on their way later.
+constexpr int kFetchedRows = 4096;
 
 // What a warp leaves: tops and sums of the heads, then outputs [kTileHeads][numbers]. The same of a block, in
 // the workspace.
@@ -45,6 +49,8 @@ struct StaticShared {
   MergedSums merged;
   float weights[64 * kTileHeads];
   bool is_last;
+  int n_fetches;
+  int n_in_place;
 };
 
 // The block's place in the grid.
@@ -140,12 +146,10 @@ __device__ void attend_exact(const SignVqParams& p, const Place& place, const Ti
 
 // The listed rows, tile by tile: a warp takes every eighth.
 template <int kRounds>
-__device__ void attend_listed(const SignVqParams& p, const Place& place, const uint32_t* list, int n,
-                              uint8_t* ring, const TileQueries<kRounds>& queries, const float (&bias)[2],
+__device__ void attend_listed(const LaneOffsets<kRounds>& rows, const uint32_t* list, int n, uint8_t* ring,
+                              const TileQueries<kRounds>& queries, const float (&bias)[2],
                               TileSums<kRounds>& sums) {
   using Ring = TileRing<kRounds>;
-  const LaneOffsets<kRounds> rows(p.a.rows.data + place.pair % p.a.n_kv_heads * p.a.rows.head_stride,
-                                  p.a.head_dim);
   const int n_tiles = (n + kTileRows - 1) / kTileRows;
   const int first = warp_index();
   const auto fetch = [&](int tile, int slot) {
@@ -168,10 +172,13 @@ __device__ void attend_listed(const SignVqParams& p, const Place& place, const u
   wait_for_groups<0>();
 }
 
-template <int kRounds>
-__device__ void attend_coded(const SignVqParams& p, const Place& place, int n_pages, int n_wanted,
-                             int n_coded, uint32_t* list, StaticShared<kRounds>& shared,
-                             TileSums<kRounds>& sums) {
+template <int kRounds, class Params>
+__device__ void attend_coded(const Params& p, const Place& place, int n_pages, int n_wanted, int n_coded,
+                             uint32_t* list, StaticShared<kRounds>& shared, TileSums<kRounds>& sums) {
+  constexpr bool kFetches = std::is_same_v<Params, OffloadedSignVqParams>;
+  constexpr int kPart = kFetches ? kFetchedRows : kListRows;
+  static_assert(kPart % (kTileRows * kSignVqWarps) == 0);
+  static_assert(!kFetches || kPart * (int)sizeof(RowFetch) <= kSignVqWarps * TileRing<kRounds>::kBytes);
   const RowChoice choice = choose_rows(p, place.pair, n_wanted, n_coded, shared.choice);
   if (place.tile == 0 && place.block == 0 && threadIdx.x == 0 && p.a.n_read != nullptr) {
     p.a.n_read[place.pair] = choice.n_rows;
@@ -183,13 +190,24 @@ __device__ void attend_coded(const SignVqParams& p, const Place& place, int n_pa
   TileQueries<kRounds> queries;
   take_queries<kRounds>(shared.framed, queries);
   const float bias[2] = {shared.bias[lane_index() % 4 * 2], shared.bias[lane_index() % 4 * 2 + 1]};
-  uint8_t* ring = reinterpret_cast<uint8_t*>(list) + AttendShared<kRounds>::kRingOffset +
-                  warp_index() * TileRing<kRounds>::kBytes;
+  uint8_t* rings = reinterpret_cast<uint8_t*>(list) + AttendShared<kRounds>::kRingOffset;
+  uint8_t* ring = rings + warp_index() * TileRing<kRounds>::kBytes;
   uint64_t* marks = p.a.marks != nullptr ? p.a.marks + (int64_t)place.pair * p.a.page_table_stride : nullptr;
-  for (int first = ranks.first; first < ranks.last; first += kListRows) {
-    const RankRange part = {first, min(ranks.last, first + kListRows)};
-    list_rows(p, place.pair, n_pages, choice, part, list, marks, shared.choice);
-    attend_listed<kRounds>(p, place, list, part.last - part.first, ring, queries, bias, sums);
+  const uint8_t* base = p.a.rows.data + place.pair % p.a.n_kv_heads * p.a.rows.head_stride;
+  for (int first = ranks.first; first < ranks.last; first += kPart) {
+    const RankRange part = {first, min(ranks.last, first + kPart)};
+    const int n = part.last - part.first;
+    if constexpr (kFetches) {
+      list_rows(p, place.pair, n_pages, choice, part, places_in_text(), list, marks, shared.choice);
+      const ListedFetch fetch(p, place.pair);
+      fetch.bring(list, n, first, reinterpret_cast<RowFetch*>(rings), shared.n_fetches, shared.n_in_place);
+      base = fetch.base();
+    } else {
+      list_rows(p, place.pair, n_pages, choice, part, places_in_pages(p, place.pair), list, marks,
+                shared.choice);
+    }
+    fill_last_tile(list, n);
+    attend_listed<kRounds>(LaneOffsets<kRounds>(base, p.a.head_dim), list, n, ring, queries, bias, sums);
     __syncthreads();
   }
 }
@@ -247,9 +265,9 @@ __device__ void merge_sums(const SignVqParams& p, const Place& place, const floa
   }
 }
 
-template <int kRounds>
+template <int kRounds, class Params>
 __global__ void __launch_bounds__(kSignVqThreads, kRounds == 1 ? 2 : 1)
-    attend_signvq_rows(const __grid_constant__ SignVqParams p) {
+    attend_signvq_rows(const __grid_constant__ Params p) {
   __shared__ StaticShared<kRounds> shared;
   const Place place = place_of(p);
   const int sequence = place.pair / p.a.n_kv_heads;
@@ -296,9 +314,9 @@ __global__ void __launch_bounds__(kSignVqThreads, kRounds == 1 ? 2 : 1)
   merge_sums(p, place, all, place.n_blocks, true, nullptr, shared);
 }
 
-template <int kRounds>
-void launch(const SignVqParams& params, Stream stream) {
-  const auto kernel = attend_signvq_rows<kRounds>;
+template <int kRounds, class Params>
+void launch(const Params& params, Stream stream) {
+  const auto kernel = attend_signvq_rows<kRounds, Params>;
   constexpr int kBytes = AttendShared<kRounds>::kBytes;
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes),
         "reserving shared memory");
@@ -323,6 +341,20 @@ void attend_signvq(const SignVqAttention& attention, const SignVqPlan& plan, Str
   const SignVqParams params = {attention, plan};
   launch_signvq_scan(params, stream);
   attention.head_dim > 128 ? launch<2>(params, stream) : launch<1>(params, stream);
+}
+
+void attend_offloaded_signvq(const SignVqAttention& attention, const OffloadedRows& rows,
+                             const SignVqPlan& plan, Stream stream) {
+  if (!has_offloaded_signvq(attention.head_dim, attention.group)) {
+    throw Error("no CUDA kernel for signvq rows outside with heads of " + std::to_string(attention.head_dim) +
+                " values, " + std::to_string(attention.group) + " query heads a KV head");
+  }
+  OffloadedSignVqParams params{};
+  params.a = attention;
+  params.plan = plan;
+  params.outside = rows;
+  launch_signvq_scan(params, stream);
+  launch<1>(params, stream);
 }
 
 }  // namespace quire::cuda

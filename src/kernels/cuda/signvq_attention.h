@@ -78,6 +78,7 @@ struct SignVqPlan {
   int scan_blocks;        // of a pair
   int block_parts;        // of a scan block, counted apart: one, or one for each of its warps
   int attend_blocks;      // of a pair and eight query heads
+  int most_rows;          // coded ones that a pair reads in a step
   size_t headers_offset;  // in the workspace, behind the counters
   size_t kept_offset;
   size_t counts_offset;
@@ -106,6 +107,20 @@ QUIRE_INLINE constexpr int signvq_key_bytes(int head_dim) { return (head_dim + 3
 QUIRE_INLINE constexpr int signvq_row_bytes(int head_dim) {
   return (signvq_key_bytes(head_dim) + head_dim / 16 * 8 + 31) / 32 * 32;
 }
+
+// Rows in memory of the host (offloaded_rows.h), a row's bytes being its record; index and exact rows are on
+// the device. A step brings the rows that it reads to where it finds them, those that get no place in the
+// resident set into room of its own: [n_sequences * n_kv_heads][most_rows] records. What comes out is bit by
+// bit what attend_signvq() makes of the same rows on the device.
+struct OffloadedRows;
+QUIRE_INLINE constexpr int64_t signvq_step_bytes(int most_rows, int head_dim) {
+  return int64_t{most_rows} * signvq_row_bytes(head_dim);
+}
+// Heads of up to 128 values, up to 8 query heads a KV head.
+bool has_offloaded_signvq(int head_dim, int group);
+// `rows` of the attention is not looked at. Throws Error where there is no kernel or the launch is refused.
+void attend_offloaded_signvq(const SignVqAttention& attention, const OffloadedRows& rows,
+                             const SignVqPlan& plan, Stream stream);
 
 // The parts of a pool's pages.
 struct SignVqPages {

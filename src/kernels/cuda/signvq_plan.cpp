@@ -47,6 +47,7 @@ SignVqPlan plan_signvq(const SignVqAttention& a, int n_multiprocessors) {
   const int most_tokens = 64 * a.page_table_stride;
   const int n_rows = std::max(sparse_counts(a.budget, 0, most_tokens).n_rows, kMostKeptRows);
   SignVqPlan plan{};
+  plan.most_rows = sparse_counts(a.budget, 0, most_tokens).n_rows;
   plan.scan_blocks = share_blocks(n_places, n_pairs, quotient_up(most_tokens, kStepTokens * kWarps));
   // Blocks that have to be merged cost as much as two tiles more for every warp.
   const int most_blocks = n_rows <= kAloneRows ? 1 : quotient_up(n_rows, kTileRows * kWarps);
@@ -64,6 +65,10 @@ SignVqPlan plan_signvq(const SignVqAttention& a, int n_multiprocessors) {
   plan.workspace_bytes = plan.states_offset + static_cast<size_t>(n_tiles * plan.attend_blocks) * kTileHeads *
                                                   (numbers + 2) * sizeof(float);
   return plan;
+}
+
+bool has_offloaded_signvq(int head_dim, int group) {
+  return has_kernels(head_dim) && head_dim <= 128 && group <= kTileHeads;
 }
 
 }  // namespace quire::cuda

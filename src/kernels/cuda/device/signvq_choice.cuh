@@ -286,16 +286,23 @@ __device__ inline WarpSteps share_steps(const uint8_t* bytes, int n_pages, int p
   return own;
 }
 
-// What is listed of a row: where it begins behind those of page 0, in units of kListedBytes.
+// What is listed of a row: where it begins behind those of page 0, in units of kListedBytes; or its number in
+// the text.
 struct RowPlaces {
-  const int32_t* table;
+  const int32_t* table;  // nullptr: pages as the text has them
   uint32_t page_units;
   uint32_t row_units;
 
   __device__ __forceinline__ int page_of(int row, int n_pages) const {
-    return table[min(row / 64, n_pages - 1)];
+    return table != nullptr ? table[min(row / 64, n_pages - 1)] : row / 64;
   }
 };
+__device__ __forceinline__ RowPlaces places_in_pages(const SignVqParams& p, int pair) {
+  return {p.a.page_table + (int64_t)(pair / p.a.n_kv_heads) * p.a.page_table_stride,
+          (uint32_t)(p.a.rows.page_stride / kListedBytes),
+          (uint32_t)(signvq_row_bytes(p.a.head_dim) / kListedBytes)};
+}
+__device__ __forceinline__ RowPlaces places_in_text() { return {nullptr, 64, 1}; }
 
 // Of the rows whose ranks begin at `rank`, those below n.
 __device__ inline void mark_rows(uint64_t* word, uint32_t chosen, int first, int rank, int n) {
@@ -349,15 +356,19 @@ __device__ inline void list_steps(const uint8_t* bytes, const RowPlaces& places,
   }
 }
 
-// The rows of a range of ranks, at most as many as the list holds; behind them, to the end of a tile, the
-// first once more. The block waits.
+// The list's last tile is filled with the first row. All threads, which have waited for the list; the block
+// waits.
+__device__ inline void fill_last_tile(uint32_t* list, int n) {
+  const uint32_t entry = list[0];
+  if (n + (int)threadIdx.x < (n + 15) / 16 * 16) list[n + threadIdx.x] = entry;
+  __syncthreads();
+}
+
+// The rows of a range of ranks, at most as many as the list holds. The block waits.
 __device__ inline void list_rows(const SignVqParams& p, int pair, int n_pages, const RowChoice& choice,
-                                 const RankRange& ranks, uint32_t* list, uint64_t* marks,
-                                 ChoiceShared& shared) {
+                                 const RankRange& ranks, const RowPlaces& places, uint32_t* list,
+                                 uint64_t* marks, ChoiceShared& shared) {
   const uint8_t* bytes = p.bytes(pair);
-  const RowPlaces places = {p.a.page_table + (int64_t)(pair / p.a.n_kv_heads) * p.a.page_table_stride,
-                            (uint32_t)(p.a.rows.page_stride / kListedBytes),
-                            (uint32_t)(signvq_row_bytes(p.a.head_dim) / kListedBytes)};
   const int n_parts = p.n_parts();
   const bool is_apart = p.plan.block_parts > 1;
   const int warp = __shfl_sync(kAllLanes, warp_index(), 0);  // so that the compiler knows it is the warp's
@@ -376,10 +387,6 @@ __device__ inline void list_rows(const SignVqParams& p, int pair, int n_pages, c
       list_steps(bytes, places, n_pages, own, choice, ranks, list, marks);
     }
   }
-  __syncthreads();
-  const int n = ranks.last - ranks.first;
-  const uint32_t entry = list[0];
-  if (n + (int)threadIdx.x < (n + 15) / 16 * 16) list[n + threadIdx.x] = entry;
   __syncthreads();
 }
 
