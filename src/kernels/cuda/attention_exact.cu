@@ -1,3 +1,4 @@
+#include "kernels/cuda/attention_fp8.h"
 #include "kernels/cuda/device/exact_rows.cuh"
 #include "kernels/cuda/device/launch_streamed.cuh"
 
@@ -20,7 +21,8 @@ void attend_exact(const DecodeAttention& attention, Format format, Stream stream
     switch (format) {
       case Format::kF16: return attend_rows<__half, head_dim()>(attention, stream);
       case Format::kBF16: return attend_rows<__nv_bfloat16, head_dim()>(attention, stream);
-      case Format::kF32: throw Error("the CUDA device keeps exact rows as f16 or bf16, not as f32");
+      case Format::kFP8: return attend_fp8(attention, stream);
+      case Format::kF32: throw Error("the CUDA device keeps exact rows as f16, bf16 or fp8, not as f32");
     }
   });
 }
