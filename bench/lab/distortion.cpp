@@ -1,5 +1,5 @@
-// The distortion of every coded format on Gaussian rows, beside what theory says of its codebook: a table in
-// Markdown for docs/results.
+// The distortion of every coded format and of fp8 rows on Gaussian rows, beside what theory says of its
+// codebook: a table in Markdown for docs/results.
 //
 //   distortion [HEAD_DIM ...]      64 and 128 where none is given
 #include <cmath>
@@ -8,8 +8,10 @@
 #include <random>
 #include <vector>
 
+#include "base/fp8.h"
 #include "format/code_catalogue.h"
 #include "format/lloyd_max.h"
+#include "format/row_format.h"
 #include "format/sketch.h"
 
 namespace {
@@ -90,9 +92,27 @@ void print_row(int head_dim) {
   }
 }
 
+// Declared is the square of the largest relative error of a number.
+void print_fp8_row(int head_dim) {
+  std::mt19937_64 random(7);
+  std::normal_distribution<float> normal;
+  double power = 0, lost = 0;
+  for (int i = 0; i < kPages * kPageRows * head_dim; ++i) {
+    const double x = normal(random);
+    const double error = x - fp8_to_f32(f32_to_fp8(static_cast<float>(x)));
+    power += x * x;
+    lost += error * error;
+  }
+  const FormatInfo& fp8 = info(Format::kFP8);
+  const double n_bits = 8.0 * static_cast<double>(row_bytes(Format::kFP8, static_cast<size_t>(head_dim)));
+  std::printf("| %s | %d | %.1f | %.1f | %.5f | %.5f | %.5f | |\n", fp8.name, head_dim, n_bits, n_bits,
+              lost / power, lost / power, fp8.relative_error * fp8.relative_error);
+}
+
 template <class... Entries>
 void print_rows(CodeList<Entries...>, int head_dim) {
   (print_row<typename Entries::Type>(head_dim), ...);
+  print_fp8_row(head_dim);
 }
 
 }  // namespace

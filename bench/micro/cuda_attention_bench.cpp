@@ -24,6 +24,8 @@ const char* guarded(F&& f) {
   }
 }
 
+Format exact_format(int number) { return number == -1 ? Format::kBF16 : Format::kFP8; }
+
 }  // namespace
 
 extern "C" {
@@ -31,7 +33,7 @@ extern "C" {
 // Shapes and pointers of one launch, as ctypes lays them out.
 struct BenchAttention {
   int n_sequences, n_kv_heads, group, head_dim, table_stride;
-  int key_format, value_format;  // numbers of Code; -1: bf16
+  int key_format, value_format;  // numbers of Code; -1: bf16, -2: fp8
   const float* queries;
   const uint8_t* pages;  // [page][kv_head] of key_bytes, then value_bytes
   int64_t key_bytes, value_bytes;
@@ -63,7 +65,7 @@ const char* bench_attend(const BenchAttention* b, void* stream) {
                                              b->log_sums,
                                              b->workspace};
     const auto cuda_stream = static_cast<cuda::Stream>(stream);
-    if (b->key_format < 0) return cuda::attend_exact(attention, Format::kBF16, cuda_stream);
+    if (b->key_format < 0) return cuda::attend_exact(attention, exact_format(b->key_format), cuda_stream);
     const auto code = static_cast<Code>(b->key_format);
     if (code > Code::kTurbo4) return cuda::attend_panels(attention, code, cuda_stream);
     cuda::attend_turbo(attention, 2 + b->key_format, 2 + b->value_format, cuda_stream);
@@ -234,7 +236,8 @@ int64_t bench_workspace_bytes(int n_sequences, int n_kv_heads, int group, int he
 
 // Of 64 rows of one KV head, keys or values.
 int64_t bench_page_bytes(int format, int is_key, int head_dim) {
-  if (format < 0) return 2 * 64 * head_dim;
+  if (format < 0)
+    return static_cast<int64_t>(row_bytes(exact_format(format), 64 * static_cast<size_t>(head_dim)));
   const SideFormat side = SideFormat::of(static_cast<Code>(format));
   const auto d = static_cast<size_t>(head_dim);
   return static_cast<int64_t>(is_key != 0 ? key_page_bytes(side, d) : value_page_bytes(side, d));

@@ -21,8 +21,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 N_KV_HEADS, GROUP, HEAD_DIM = 8, 4, 128
 READ_CEILING = 4.59e12  # bytes a second of an H200, measured by the bulk copy engine
-# Of keys and values, numbers of the enumeration Code; -1: bf16.
-FORMATS = {"bf16": (-1, -1), "turbo4": (2, 2), "turbo3": (1, 1), "turbo2": (0, 0), "turbo43": (2, 1), "turbo32": (1, 0),
+# Of keys and values, numbers of the enumeration Code; -1: bf16, -2: fp8.
+FORMATS = {"bf16": (-1, -1), "fp8": (-2, -2), "turbo4": (2, 2), "turbo3": (1, 1), "turbo2": (0, 0), "turbo43": (2, 1), "turbo32": (1, 0),
            "q8": (6, 6), "q4": (7, 7), "kivi2": (8, 8), "kivi4": (9, 9)}
 SLICE_BYTES = 2 << 30
 REPLAYS = 50

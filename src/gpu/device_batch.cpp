@@ -348,7 +348,8 @@ void DeviceBatch::fill_random(int sequence, size_t n_tokens, uint64_t seed) {
   if (const WindowPages* windows = p.cache.windows(); windows != nullptr) {
     seed = splitmix64(seed);
     fill_normal(reinterpret_cast<uint16_t*>(windows->ring(sequence)),
-                static_cast<int64_t>(windows->ring_bytes() / 2), 1, seed, format, p.stream);
+                static_cast<int64_t>(windows->ring_bytes() / info(format).value_bytes), 1, seed, format,
+                p.stream);
   }
   for (int i = 0; i < static_cast<int>(p.model.config.n_layers); ++i) {
     const auto [layer, has_window] = p.cache.place(i);
@@ -362,7 +363,7 @@ void DeviceBatch::fill_random(int sequence, size_t n_tokens, uint64_t seed) {
       p.cache.seal_rows(sequence, layer, rows, first, n, p.stream);
     }
   }
-  const auto page_numbers = static_cast<int64_t>(p.cache.exact_page_bytes() / 2);
+  const auto page_numbers = static_cast<int64_t>(p.cache.exact_page_bytes() / info(format).value_bytes);
   const int n_exact = pages_of(pages.exact_rows(sequence));
   const int32_t* table =
       pages.exact_table().data() + static_cast<ptrdiff_t>(sequence) * pages.shape().exact_pages();

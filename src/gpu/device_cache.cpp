@@ -328,7 +328,7 @@ void DeviceCache::send_tables(cuda::Stream stream) {
 
 ExactPages DeviceCache::exact_pages(int layer) const {
   const HeadShape& h = shape_.heads;
-  const int64_t side = int64_t{2} * kPageTokens * h.head_dim;
+  const auto side = static_cast<int64_t>(row_bytes(recipe_.format, size(kPageTokens * h.head_dim)));
   const uint8_t* data = exact_.as<uint8_t>() + layer * 2 * side * h.n_kv_heads;
   const auto page_bytes = static_cast<int64_t>(exact_page_bytes_);
   return {recipe_.format,

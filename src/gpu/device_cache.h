@@ -202,7 +202,8 @@ class DeviceCache {
   // Of all layers, without bounds.
   size_t exact_rows_bytes() const {
     const HeadShape& h = shape_.heads;
-    return size_t{4} * kPageTokens * static_cast<size_t>(h.head_dim * h.n_kv_heads * shape_.n_layers);
+    const auto n_channels = static_cast<size_t>(h.head_dim * h.n_kv_heads * shape_.n_layers);
+    return row_bytes(recipe_.format, 2 * kPageTokens * n_channels);
   }
   static size_t exact_page_bytes(const CacheShape& shape, const DeviceRecipe& recipe);
   void reserve_listed();

@@ -12,18 +12,29 @@ namespace quire::gpu {
 
 namespace {
 
-// n rows of keys [64][head_dim] to [head_dim][64].
+// n rows of keys [64][head_dim] to [head_dim][64], numbers of two bytes or one.
+template <class Number>
 void turn_keys(const uint16_t* rows, int n, int d, uint8_t* to) {
-  auto* columns = reinterpret_cast<uint16_t*>(to);
+  auto* columns = reinterpret_cast<Number*>(to);
   for (int t = 0; t < n; ++t) {
-    for (int j = 0; j < d; ++j) columns[j * kPageTokens + t] = rows[t * d + j];
+    for (int j = 0; j < d; ++j) columns[j * kPageTokens + t] = static_cast<Number>(rows[t * d + j]);
   }
 }
+template <class Number>
 void turn_keys_back(const std::byte* from, int n, int d, uint16_t* rows) {
-  const auto* columns = reinterpret_cast<const uint16_t*>(from);
+  const auto* columns = reinterpret_cast<const Number*>(from);
   for (int t = 0; t < n; ++t) {
     for (int j = 0; j < d; ++j) rows[t * d + j] = columns[j * kPageTokens + t];
   }
+}
+
+// Numbers of one byte to the low bytes of n numbers, which begin in the same memory; and the way back.
+void widen(uint16_t* numbers, size_t n) {
+  const auto* bytes = reinterpret_cast<const uint8_t*>(numbers);
+  for (size_t i = n; i-- > 0;) numbers[i] = bytes[i];
+}
+void narrow(const uint16_t* numbers, size_t n, uint8_t* bytes) {
+  for (size_t i = 0; i < n; ++i) bytes[i] = static_cast<uint8_t>(numbers[i]);
 }
 
 }  // namespace
@@ -77,6 +88,7 @@ class DeviceCache::Transfer {
     if (place.has_window) {
       for (auto first = static_cast<int>(contents(place, layout).n_left); first < n_; first += kPageTokens) {
         cache_.windows_->read(sequence_, place.layer, first / kPageTokens, rows_.data());
+        if (has_bytes()) widen(rows_.data(), rows_.size());
         add_open(std::min(kPageTokens, n_ - first), layout.open, bytes);
       }
       return bytes;
@@ -115,7 +127,7 @@ class DeviceCache::Transfer {
         const auto row = static_cast<int>(i % kPageTokens);
         if (row == 0) {
           const int n_rows = static_cast<int>(std::min<size_t>(kPageTokens, positions.size() - i));
-          turn_keys_back(view.keys(size(head), page), n_rows, heads_.head_dim, keys(head));
+          turn_keys_back<uint16_t>(view.keys(size(head), page), n_rows, heads_.head_dim, keys(head));
           std::memcpy(values(head), view.values(size(head), page),
                       size(n_rows * heads_.head_dim) * sizeof(uint16_t));
         }
@@ -138,7 +150,7 @@ class DeviceCache::Transfer {
       const auto n_left = static_cast<int>(view.left_pages);
       for (int i = n_left; kPageTokens * i < n_; ++i) {
         take_open(view, i - n_left, std::min(kPageTokens, n_ - kPageTokens * i));
-        cache_.windows_->write(sequence_, place.layer, i, rows_.data());
+        cache_.windows_->write(sequence_, place.layer, i, stored_rows());
       }
       return;
     }
@@ -212,16 +224,27 @@ class DeviceCache::Transfer {
     }
   }
 
+  // Numbers have one byte, which is the low one of a number of rows_.
+  bool has_bytes() const { return info(cache_.recipe_.format).value_bytes == 1; }
+  // rows_ as pages have them.
+  const void* stored_rows() {
+    if (!has_bytes()) return rows_.data();
+    bytes_.resize(rows_.size());
+    narrow(rows_.data(), rows_.size(), bytes_.data());
+    return bytes_.data();
+  }
+
   // Of one layer, to rows_ and from there.
   size_t place(int layer, int page) const {
     const size_t layer_bytes = cache_.exact_rows_bytes() / size(cache_.shape_.n_layers);
     return size(page) * cache_.exact_page_bytes_ + size(layer) * layer_bytes;
   }
   void read_exact(int layer, int page) {
-    cache_.exact_.read(rows_.data(), rows_.size() * sizeof(uint16_t), place(layer, page));
+    cache_.exact_.read(rows_.data(), row_bytes(cache_.recipe_.format, rows_.size()), place(layer, page));
+    if (has_bytes()) widen(rows_.data(), rows_.size());
   }
   void write_exact(int layer, int page) {
-    cache_.exact_.write(rows_.data(), rows_.size() * sizeof(uint16_t), place(layer, page));
+    cache_.exact_.write(stored_rows(), row_bytes(cache_.recipe_.format, rows_.size()), place(layer, page));
   }
 
   void add_sinks(int layer, const LayerLayout& layout, std::vector<uint8_t>& bytes) {
@@ -254,9 +277,16 @@ class DeviceCache::Transfer {
   void add_open(int n_rows, const RowLayout& layout, std::vector<uint8_t>& bytes) {
     uint8_t* page = grow(bytes, layout.page_bytes());
     for (int head = 0; head < heads_.n_kv_heads; ++head) {
-      turn_keys(keys(head), n_rows, heads_.head_dim, page + layout.key_offset(size(head)));
-      std::memcpy(page + layout.value_offset(size(head)), values(head),
-                  size(n_rows * heads_.head_dim) * sizeof(uint16_t));
+      uint8_t* to_keys = page + layout.key_offset(size(head));
+      uint8_t* to_values = page + layout.value_offset(size(head));
+      const size_t n_numbers = size(n_rows * heads_.head_dim);
+      if (has_bytes()) {
+        turn_keys<uint8_t>(keys(head), n_rows, heads_.head_dim, to_keys);
+        narrow(values(head), n_numbers, to_values);
+      } else {
+        turn_keys<uint16_t>(keys(head), n_rows, heads_.head_dim, to_keys);
+        std::memcpy(to_values, values(head), n_numbers * sizeof(uint16_t));
+      }
       if (layout.digest_bytes > 0) add_bounds(head, n_rows, page + layout.digest_offset(size(head)));
     }
   }
@@ -287,9 +317,15 @@ class DeviceCache::Transfer {
   // An open page of the CPU, to rows_.
   void take_open(const LayerView& view, int page, int n_rows) {
     for (int head = 0; head < heads_.n_kv_heads; ++head) {
-      turn_keys_back(view.keys(size(head), size(page)), n_rows, heads_.head_dim, keys(head));
-      std::memcpy(values(head), view.values(size(head), size(page)),
-                  size(n_rows * heads_.head_dim) * sizeof(uint16_t));
+      const std::byte* from = view.keys(size(head), size(page));
+      const size_t n_bytes = row_bytes(cache_.recipe_.format, size(n_rows * heads_.head_dim));
+      std::memcpy(values(head), view.values(size(head), size(page)), n_bytes);
+      if (has_bytes()) {
+        turn_keys_back<uint8_t>(from, n_rows, heads_.head_dim, keys(head));
+        widen(values(head), n_bytes);
+      } else {
+        turn_keys_back<uint16_t>(from, n_rows, heads_.head_dim, keys(head));
+      }
     }
   }
 
@@ -355,6 +391,7 @@ class DeviceCache::Transfer {
   const std::vector<Place> places_;
   const size_t side_;
   std::vector<uint16_t> rows_;   // of a page: heads of keys and values, [64][head_dim] each
+  std::vector<uint8_t> bytes_;   // the same, of one byte a number
   std::vector<uint8_t> staged_;  // of a coded page
 };
 

@@ -21,7 +21,8 @@ constexpr int kUnitsPerPage = kPageTokens / cuda::kUnitRows;
 size_t DeviceCache::exact_page_bytes(const CacheShape& shape, const DeviceRecipe& recipe) {
   const HeadShape& h = shape.heads;
   const int64_t n_heads = int64_t{h.n_kv_heads} * shape.n_layers;
-  const int64_t rows = int64_t{4} * kPageTokens * h.head_dim * n_heads;
+  const int64_t rows =
+      static_cast<int64_t>(row_bytes(recipe.format, 2 * size(kPageTokens * h.head_dim))) * n_heads;
   if (!recipe.bounds_pages()) return size(rows);
   const int64_t unit = cuda::unit_bytes(h.head_dim);
   const int64_t bounds = cuda::bounds_bytes(recipe.quest.page_tokens, h.head_dim) * n_heads;

@@ -41,7 +41,10 @@ class Reader {
       refuse("looks at the prompt to code it");
     }
     if (recipe_.key_format == Format::kF32 || recipe_.key_format != recipe_.value_format) {
-      refuse("has exact rows other than f16 or bf16, keys and values alike");
+      refuse("has exact rows other than f16, bf16 or fp8, keys and values alike");
+    }
+    if (recipe_.key_format == Format::kFP8 && (recipe_.keep.given() || recipe_.select.given())) {
+      refuse("lets fp8 rows leave or selects among them");
     }
     result_.format = recipe_.key_format;
     if (recipe_.coded) read_codes();

@@ -48,6 +48,8 @@ struct DeviceRecipe {
   bool offloads = false;
   OffloadLimits limits = {};
 
+  // Of rows between a product and their pages: 16 bits, which fp8 is exact in.
+  Format prompt_format() const { return format == Format::kFP8 ? Format::kF16 : format; }
   bool seals() const { return kind != AttentionKind::kExact; }
   // Rows that a sequence has can be had back: for prompts behind them, and for caches of the CPU. Not of
   // codes that are made of the sequence's own tokens, nor where they lie outside.

@@ -1,5 +1,6 @@
 #include "gpu/fill.h"
 
+#include "base/fp8.h"
 #include "base/half.h"
 #include "gpu/device/launch.cuh"
 
@@ -25,7 +26,11 @@ __global__ void normal_kernel(uint16_t* to, int64_t n, float size, uint64_t seed
     const float u = ((float)(uint32_t)(bits >> 40) + 0.5f) * 0x1p-24f;
     const float angle = (float)(uint32_t)(bits & 0xffffff) * 0x1p-23f;
     const float x = size * sqrtf(-2.0f * logf(u)) * cospif(angle);
-    to[i] = format == Format::kF16 ? f32_to_f16(x) : f32_to_bf16(x);
+    if (format == Format::kFP8) {
+      reinterpret_cast<uint8_t*>(to)[i] = f32_to_fp8(x);
+    } else {
+      to[i] = format == Format::kF16 ? f32_to_f16(x) : f32_to_bf16(x);
+    }
   }
 }
 

@@ -134,7 +134,7 @@ void Prefill::run_chunk(int layer, int first, int n) {
   const auto width = static_cast<int>(c.width);
   const cuda::Stream stream = parts_.stream;
   const HeadShape heads = parts_.heads();
-  const Format format = parts_.cache.recipe().format;
+  const DeviceRecipe& recipe = parts_.cache.recipe();
   const int position = before_.n_tokens + first;
   const int row = before_.n_rows + first;
   float* x = x_.as<float>() + static_cast<int64_t>(first) * width;
@@ -146,17 +146,17 @@ void Prefill::run_chunk(int layer, int first, int n) {
   normalise_rows(x, w.attention_norm, c.norm_epsilon, n, width, rounded, stream);
   parts_.gemm.multiply(w.qkv, rounded, n, qkv_.as<float>(), w.qkv.rows, false, stream);
   make_angles(angles, position, n, stream);
-  finish_prompt_heads(heads, qkv_.as<float>(), parts_.head_weights(layer), angles, n, format,
+  finish_prompt_heads(heads, qkv_.as<float>(), parts_.head_weights(layer), angles, n, recipe.format,
                       {queries_.as<uint16_t>(), keys_.as<uint16_t>(), values_.as<uint16_t>(), stride_, row},
                       stream);
   int first_row = 0;
   const int n_seen = rows_seen(layer, position, first_row);
   const int64_t skipped = int64_t{first_row} * heads.head_dim;
   parts_.prompt_attention.attend(
-      {format, n, n_seen, heads.n_heads, heads.n_kv_heads, heads.head_dim, queries_.as<uint16_t>(),
-       keys_.as<uint16_t>() + skipped, values_.as<uint16_t>() + skipped, stride_, c.query_scale,
-       attended_.as<uint16_t>(), place.has_window ? parts_.cache.windows()->window(place.layer) : 0,
-       c.score_softcap},
+      {recipe.prompt_format(), n, n_seen, heads.n_heads, heads.n_kv_heads, heads.head_dim,
+       queries_.as<uint16_t>(), keys_.as<uint16_t>() + skipped, values_.as<uint16_t>() + skipped, stride_,
+       c.query_scale, attended_.as<uint16_t>(),
+       place.has_window ? parts_.cache.windows()->window(place.layer) : 0, c.score_softcap},
       stream);
   add_part(w.output, attended_.as<uint16_t>(), n, w.output_norm, x);
   normalise_rows(x, w.ffn_norm, c.norm_epsilon, n, width, rounded, stream);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/fp8.h"
 #include "gpu/device/activation.cuh"
 #include "gpu/device/launch.cuh"
 #include "kernels/cuda/device/exact_number.cuh"
@@ -17,6 +18,11 @@ constexpr int kTokensPerPage = 64;
 unsigned blocks(int64_t n, int each = kThreads) { return static_cast<unsigned>((n + each - 1) / each); }
 
 __device__ __forceinline__ float number(const uint16_t* from) { return bf16_to_f32(*from); }
+
+// A number on its way to fp8 pages, as f16.
+__device__ __forceinline__ uint16_t rounded_to_fp8(float x) {
+  return cuda::rounded_number(fp8_to_f32(f32_to_fp8(x)), Format::kF16);
+}
 
 // In double precision until the end, as on the CPU (model/rope.h). position: may be below 0.
 __device__ void turn(const Angles& angles, int row, int position) {
@@ -127,9 +133,13 @@ __global__ void step_heads_kernel(HeadShape s, const float* qkv, HeadWeights wei
   const bool is_key = head < s.n_heads + s.n_kv_heads;
   const cuda::RowPlane& plane = is_key ? pages.keys : pages.values;
   const int kv_head = head - s.n_heads - (is_key ? 0 : s.n_kv_heads);
-  auto* to = reinterpret_cast<uint16_t*>(const_cast<uint8_t*>(plane.data) + page * plane.page_stride +
-                                         kv_head * plane.head_stride);
-  to[token % kTokensPerPage * s.head_dim + d] = cuda::rounded_number(x, pages.format);
+  uint8_t* side = const_cast<uint8_t*>(plane.data) + page * plane.page_stride + kv_head * plane.head_stride;
+  const int place = token % kTokensPerPage * s.head_dim + d;
+  if (pages.format == Format::kFP8) {
+    side[place] = f32_to_fp8(x);
+  } else {
+    reinterpret_cast<uint16_t*>(side)[place] = cuda::rounded_number(x, pages.format);
+  }
 }
 
 __global__ void prompt_heads_kernel(HeadShape s, const float* qkv, HeadWeights weights, Angles angles,
@@ -139,12 +149,14 @@ __global__ void prompt_heads_kernel(HeadShape s, const float* qkv, HeadWeights w
   if (at >= row_width(s)) return;
   const int head = at / s.head_dim;
   const int d = at % s.head_dim;
-  const uint16_t x = cuda::rounded_number(
-      turned(s, qkv + (int64_t)row * row_width(s), weights, head, d, angles, row), format);
+  const bool is_fp8 = format == Format::kFP8;
+  const float number = turned(s, qkv + (int64_t)row * row_width(s), weights, head, d, angles, row);
   if (head < s.n_heads) {
-    out.queries[(int64_t)row * s.n_heads * s.head_dim + at] = x;
+    out.queries[(int64_t)row * s.n_heads * s.head_dim + at] =
+        cuda::rounded_number(number, is_fp8 ? Format::kF16 : format);
     return;
   }
+  const uint16_t x = is_fp8 ? rounded_to_fp8(number) : cuda::rounded_number(number, format);
   const bool is_key = head < s.n_heads + s.n_kv_heads;
   const int kv_head = head - s.n_heads - (is_key ? 0 : s.n_kv_heads);
   (is_key ? out.keys : out.values)[((int64_t)kv_head * out.stride + out.first + row) * s.head_dim + d] = x;
@@ -247,13 +259,16 @@ __global__ void pages_kernel(HeadShape s, PromptRows rows, int first, ExactPages
     const int d = i % s.head_dim;
     const bool is_key = i < s.n_kv_heads * s.head_dim;
     const cuda::RowPlane& plane = is_key ? pages.keys : pages.values;
-    auto* side = reinterpret_cast<uint16_t*>(const_cast<uint8_t*>(plane.data) + page * plane.page_stride +
-                                             kv_head * plane.head_stride);
-    uint16_t& in_page = side[at % kTokensPerPage * s.head_dim + d];
+    uint8_t* side = const_cast<uint8_t*>(plane.data) + page * plane.page_stride + kv_head * plane.head_stride;
+    const int place = at % kTokensPerPage * s.head_dim + d;
     uint16_t& in_rows =
         (is_key ? rows.keys : rows.values)[((int64_t)kv_head * rows.stride + first + row) * s.head_dim + d];
+    uint16_t& in_page = reinterpret_cast<uint16_t*>(side)[place];
+    const bool is_fp8 = pages.format == Format::kFP8;
     if (kBack) {
-      in_rows = in_page;
+      in_rows = is_fp8 ? cuda::rounded_number(fp8_to_f32(side[place]), Format::kF16) : in_page;
+    } else if (is_fp8) {
+      side[place] = f32_to_fp8(f16_to_f32(in_rows));
     } else {
       in_page = in_rows;
     }

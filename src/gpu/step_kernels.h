@@ -59,7 +59,7 @@ QUIRE_INLINE int row_width(const HeadShape& s) { return (s.n_heads + 2 * s.n_kv_
 
 // Exact pages of one layer.
 struct ExactPages {
-  Format format;  // f16 or bf16
+  Format format;  // f16, bf16 or fp8
   cuda::RowPlane keys;
   cuda::RowPlane values;
   const int32_t* page_table;  // [n][stride]
@@ -82,7 +82,8 @@ void finish_step_heads(const HeadShape& shape, const float* qkv, const HeadWeigh
                        const ExactPages& pages, cuda::Stream stream);
 
 // The same for n rows of one sequence's prompt: queries [n][n_heads][head_dim] in the pages' format; keys and
-// values [n_kv_heads][stride][head_dim], from row `first` on.
+// values [n_kv_heads][stride][head_dim], from row `first` on. Of fp8 pages all are f16, and keys and values
+// numbers that fp8 has.
 struct PromptRows {
   uint16_t* queries;
   uint16_t* keys;

@@ -22,7 +22,7 @@ int WindowShape::ring_pages() const {
 }
 
 uint64_t WindowShape::layer_bytes() const {
-  return size(int64_t{2} * 2 * kPageTokens * heads.head_dim * heads.n_kv_heads);
+  return row_bytes(format, size(int64_t{2} * kPageTokens * heads.head_dim * heads.n_kv_heads));
 }
 
 uint64_t WindowShape::memory_bytes() const {
@@ -45,7 +45,7 @@ WindowPages::WindowPages(const WindowShape& shape)
 }
 
 ExactPages WindowPages::pages(int layer) const {
-  const int64_t side = int64_t{2} * kPageTokens * shape_.heads.head_dim;
+  const auto side = static_cast<int64_t>(row_bytes(shape_.format, size(kPageTokens * shape_.heads.head_dim)));
   const uint8_t* data = rows_.as<uint8_t>() + size(layer) * shape_.layer_bytes();
   const auto page_bytes = static_cast<int64_t>(shape_.layer_bytes() * shape_.windows.size());
   return {shape_.format,

@@ -8,6 +8,7 @@
 #include <immintrin.h>
 #endif
 
+#include "base/fp8.h"
 #include "base/half.h"
 #include "format/code_catalogue.h"
 #include "format/frame.h"

@@ -32,6 +32,7 @@ void add_rows(Ops& ops) {
   add_row_format<RowF32>(0, ops);
   add_row_format<RowF16>(1, ops);
   add_row_format<RowBF16>(2, ops);
+  add_row_format<RowFP8>(3, ops);
   ops.cap_scores = cap_scores;
   ops.softmax = softmax;
   ops.merge = merge;

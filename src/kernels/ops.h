@@ -11,7 +11,7 @@
 namespace quire {
 
 // Formats of exact rows, in the order of the tables below (format/catalogue.h).
-constexpr int kRowFormats = 3;  // f32, f16, bf16
+constexpr int kRowFormats = 4;  // f32, f16, bf16, fp8
 constexpr int kPageTokens = 64;
 // Kernels read whole registers: every page and every weight buffer has this many spare bytes behind it.
 constexpr int kSpareBytes = 64;

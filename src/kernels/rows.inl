@@ -29,6 +29,12 @@ struct RowBF16 {
   static constexpr float kLargest = 0x1.fep127f;
   QUIRE_INLINE float to(T x) { return bf16_to_f32(x); }
 };
+struct RowFP8 {
+  using T = uint8_t;
+  QUIRE_INLINE F32x16 get(const T* p) { return load_fp8(p); }
+  QUIRE_INLINE T from(float x) { return f32_to_fp8(x); }
+  QUIRE_INLINE float to(T x) { return fp8_to_f32(x); }
+};
 
 // 16 values in their stored form.
 QUIRE_INLINE void to_rows(RowF32, const float* x, float* out) { memcpy(out, x, 64); }
@@ -38,6 +44,9 @@ QUIRE_INLINE void to_rows(RowF16, const float* x, uint16_t* out) {
 }
 QUIRE_INLINE void to_rows(RowBF16, const float* x, uint16_t* out) {
   for (int i = 0; i < 16; ++i) out[i] = RowBF16::from(x[i]);
+}
+QUIRE_INLINE void to_rows(RowFP8, const float* x, uint8_t* out) {
+  for (int i = 0; i < 16; ++i) out[i] = RowFP8::from(x[i]);
 }
 
 template <class R>

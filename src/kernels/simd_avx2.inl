@@ -36,6 +36,20 @@ QUIRE_INLINE __m256 half_bf16(const uint16_t* p) {
       _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i*)p)), 16));
 }
 QUIRE_INLINE F32x16 load_bf16(const uint16_t* p) { return {half_bf16(p), half_bf16(p + 8)}; }
+// Bits of an fp8 in the places of an f16's say 1/256 of the number, subnormal ones too; but not what a NaN
+// is.
+QUIRE_INLINE F32x16 load_fp8(const uint8_t* p) {
+  const __m256i x = _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i*)p));
+  const __m256i magnitude = _mm256_slli_epi16(_mm256_and_si256(x, _mm256_set1_epi16(0x7f)), 7);
+  const __m256i sign = _mm256_slli_epi16(_mm256_and_si256(x, _mm256_set1_epi16(0x80)), 8);
+  const __m256i is_nan = _mm256_cmpeq_epi16(magnitude, _mm256_set1_epi16(0x3f80));
+  const __m256i nan = _mm256_and_si256(is_nan, _mm256_set1_epi16(0x7e00));
+  // A NaN's payload goes: all of them are the same.
+  const __m256i half = _mm256_or_si256(sign, _mm256_or_si256(nan, _mm256_andnot_si256(is_nan, magnitude)));
+  const __m256 unit = _mm256_set1_ps(256.0f);
+  return {_mm256_mul_ps(_mm256_cvtph_ps(_mm256_castsi256_si128(half)), unit),
+          _mm256_mul_ps(_mm256_cvtph_ps(_mm256_extracti128_si256(half, 1)), unit)};
+}
 QUIRE_INLINE void store_f16(uint16_t* p, F32x16 x) {
   _mm_storeu_si128((__m128i*)p, _mm256_cvtps_ph(x.a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
   _mm_storeu_si128((__m128i*)(p + 8), _mm256_cvtps_ph(x.b, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));

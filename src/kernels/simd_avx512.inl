@@ -27,6 +27,16 @@ QUIRE_INLINE F32x16 load_bf16(const uint16_t* p) {
   return {_mm512_castsi512_ps(
       _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p)), 16))};
 }
+// Bits of an fp8 in the places of an f16's say 1/256 of the number, subnormal ones too; but not what a NaN
+// is.
+QUIRE_INLINE F32x16 load_fp8(const uint8_t* p) {
+  const __m256i x = _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i*)p));
+  const __m256i magnitude = _mm256_slli_epi16(_mm256_and_si256(x, _mm256_set1_epi16(0x7f)), 7);
+  const __m256i sign = _mm256_slli_epi16(_mm256_and_si256(x, _mm256_set1_epi16(0x80)), 8);
+  const __mmask16 is_nan = _mm256_cmpeq_epi16_mask(magnitude, _mm256_set1_epi16(0x3f80));
+  const __m256i number = _mm256_mask_mov_epi16(magnitude, is_nan, _mm256_set1_epi16(0x7e00));
+  return {_mm512_mul_ps(_mm512_cvtph_ps(_mm256_or_si256(sign, number)), _mm512_set1_ps(256.0f))};
+}
 QUIRE_INLINE void store_f16(uint16_t* p, F32x16 x) {
   _mm256_storeu_si256((__m256i*)p, _mm512_cvtps_ph(x.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }

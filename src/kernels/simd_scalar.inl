@@ -24,6 +24,7 @@ QUIRE_INLINE void store_partial(float* p, F32x16 x, int n) {
 }
 QUIRE_INLINE F32x16 load_f16(const uint16_t* p) { QUIRE_LANES(F32x16, f16_to_f32(p[i])); }
 QUIRE_INLINE F32x16 load_bf16(const uint16_t* p) { QUIRE_LANES(F32x16, bf16_to_f32(p[i])); }
+QUIRE_INLINE F32x16 load_fp8(const uint8_t* p) { QUIRE_LANES(F32x16, fp8_to_f32(p[i])); }
 QUIRE_INLINE void store_f16(uint16_t* p, F32x16 x) {
   for (int i = 0; i < 16; ++i) p[i] = f32_to_f16(x.v[i]);
 }

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/fp8.h"
 #include "cuda/device_graph.h"
 #include "cuda/device_test.h"
 #include "format/code_catalogue.h"
@@ -210,6 +211,19 @@ PageFormat exact_format(Format format, int head_dim) {
           }};
 }
 
+PageFormat fp8_format(int head_dim) {
+  const auto put = [=](const float* rows, int n, uint8_t* page) {
+    for (int i = 0; i < n * head_dim; ++i) page[i] = f32_to_fp8(rows[i]);
+  };
+  const auto get = [=](const uint8_t* page, int row, float* out) {
+    for (int d = 0; d < head_dim; ++d) out[d] = fp8_to_f32(page[row * head_dim + d]);
+  };
+  const size_t n_bytes = static_cast<size_t>(64 * head_dim);
+  return {n_bytes, n_bytes, put, put, get, get, [=](const cuda::DecodeAttention& a, cuda::Stream stream) {
+            cuda::attend_exact(a, Format::kFP8, stream);
+          }};
+}
+
 // Norms of the rows that are no tokens are NaN.
 void poison_norms(int n, uint8_t* page) { std::fill(page + 2 * n, page + 128, uint8_t{0xff}); }
 
@@ -283,7 +297,34 @@ TEST_F(CudaAttention, ExactRowsOfAllHeadSizesAndOddLengths) {
     const Shape shape = {kOddLengths, 2, 4, head_dim};
     check(shape, exact_format(Format::kF16, head_dim), kF16);
     check(shape, exact_format(Format::kBF16, head_dim), kBF16);
+    check(shape, fp8_format(head_dim), kF16);
   }
+}
+
+// Every number there is as values, and as keys those up to 2, which scores of f16 queries bear.
+TEST_F(CudaAttention, AllFp8Numbers) {
+  const auto put_up_to = [](uint8_t largest) {
+    return [=](const float*, int n, uint8_t* page) {
+      for (int i = 0; i < n * 128; ++i) {
+        const auto code = static_cast<uint8_t>(i * 89 / 7 + i);
+        page[i] = (code & 0x7f) > largest ? 0 : code;
+      }
+    };
+  };
+  PageFormat format = fp8_format(128);
+  format.put_values = put_up_to(0x7e);
+  check({{130}, 1, 4, 128}, format, kF16);
+  format.put_keys = put_up_to(0x40);
+  check({{130}, 1, 4, 128}, format, kF16);
+}
+
+// Heads that begin and end within a block's part, more of them than the copying warp may be ahead.
+TEST_F(CudaAttention, ManyShortSequencesOfExactRows) {
+  Random random(4);
+  Shape shape = {{}, 4, 4, 128};
+  for (int i = 0; i < 300; ++i) shape.lengths.push_back(static_cast<int>(random.below(200)));
+  check(shape, exact_format(Format::kBF16, 128), kBF16, 2);
+  check(shape, fp8_format(128), kF16, 2);
 }
 
 TEST_F(CudaAttention, TurboPagesOfAllHeadSizesAndOddLengths) {
@@ -312,6 +353,7 @@ TEST_F(CudaAttention, AnyNumberOfQueryHeads) {
     const Shape shape = {{200, 77}, 2, group, 64};
     for (const Code code : kPanels) check(shape, panel_format(code, 64), kF16);
     check(shape, exact_format(Format::kF16, 64), kF16);
+    check(shape, fp8_format(64), kF16);
     check(shape, turbo_format<4, 4>(64), kF16);
   }
 }
@@ -319,6 +361,7 @@ TEST_F(CudaAttention, AnyNumberOfQueryHeads) {
 TEST_F(CudaAttention, LongSequences) {
   const Shape shape = {{131071, 3}, 1, 4, 128};
   check(shape, exact_format(Format::kBF16, 128), kBF16);
+  check(shape, fp8_format(128), kF16);
   check(shape, turbo_format<4, 4>(128), 2 * kF16);
   check(shape, panel_format(Code::kQ4, 128), 2 * kF16);
 }
@@ -335,6 +378,7 @@ TEST_F(CudaAttention, FirstTokensAreLeftOut) {
   Shape shape = {{3, 4, 5, 300}, 1, 4, 128};
   shape.first_token = 4;
   check(shape, exact_format(Format::kF16, 128), kF16);
+  check(shape, fp8_format(128), kF16);
   for (const Code code : kPanels) check(shape, panel_format(code, 128), kF16);
   check(shape, turbo_format<4, 4>(128), kF16);
 }
@@ -347,7 +391,7 @@ TEST_F(CudaAttention, OfAWindowTheLastTokensAloneAreRead) {
       SCOPED_TRACE(std::to_string(window) + " tokens, heads of " + std::to_string(head_dim));
       Shape shape = {{0, 1, 63, 64, 65, 116, 1000}, 2, 4, head_dim};
       shape.window = window;
-      const PageFormat format = exact_format(Format::kF16, head_dim);
+      const PageFormat format = window % 2 == 0 ? exact_format(Format::kF16, head_dim) : fp8_format(head_dim);
       Batch batch(shape, format, 7);
       for (size_t s = 0; s < shape.lengths.size(); ++s) {
         const int n_left = std::max(0, shape.lengths[s] - window) / 64;
@@ -369,6 +413,7 @@ TEST_F(CudaAttention, ScoresAreCapped) {
   check(shape, exact_format(Format::kF16, 128), kF16);
   shape.window = 70;
   check(shape, exact_format(Format::kBF16, 128), kBF16);
+  check(shape, fp8_format(128), kF16);
   shape.window = 0;
   shape.first_token = 4;
   Random random(9);
@@ -380,13 +425,15 @@ TEST_F(CudaAttention, ScoresAreCapped) {
 
 TEST_F(CudaAttention, TheWorkspaceServesLaunchAfterLaunchAndResultsAreTheSameBits) {
   const Shape shape = {{5000, 64, 0, 9000}, 4, 4, 128};
-  const PageFormat format = turbo_format<4, 4>(128);
-  const Batch batch(shape, format, 11);
-  const Result once = run(shape, format, batch);
-  const Result thrice = run(shape, format, batch, 3);
-  EXPECT_EQ(once.out, thrice.out);
-  EXPECT_EQ(once.log_sums, thrice.log_sums);
-  expect_close(shape, format, batch, once, kF16);
+  for (const PageFormat& format :
+       {turbo_format<4, 4>(128), exact_format(Format::kF16, 128), fp8_format(128)}) {
+    const Batch batch(shape, format, 11);
+    const Result once = run(shape, format, batch);
+    const Result thrice = run(shape, format, batch, 3);
+    EXPECT_EQ(once.out, thrice.out);
+    EXPECT_EQ(once.log_sums, thrice.log_sums);
+    expect_close(shape, format, batch, once, kF16);
+  }
 }
 
 TEST_F(CudaAttention, TwoPartsMergeToTheWhole) {
@@ -408,8 +455,8 @@ TEST_F(CudaAttention, TwoPartsMergeToTheWhole) {
 }
 
 TEST_F(CudaAttention, ACapturedGraphStaysValidAsSequencesGrow) {
-  for (const PageFormat& format :
-       {exact_format(Format::kBF16, 128), turbo_format<4, 4>(128), panel_format(Code::kKivi2, 128)}) {
+  for (const PageFormat& format : {exact_format(Format::kBF16, 128), fp8_format(128), turbo_format<4, 4>(128),
+                                   panel_format(Code::kKivi2, 128)}) {
     Shape shape = {{6400, 1280, 64}, 2, 4, 128};
     const Batch batch(shape, format, 13);
     DeviceBatch device(shape, format, batch);

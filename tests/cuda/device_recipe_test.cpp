@@ -95,10 +95,11 @@ TEST(DeviceRecipeTest, RefusesTheRestInASentence) {
   Recipe any_head = coded(Code::kSignVq, Code::kSignVq);
   any_head.sink_tokens = 0;
   any_head.index = IndexBudget{};
-  for (const Recipe& recipe : {coded(Code::kPolar4, Code::kPolar4), coded(Code::kTurbo2, Code::kTurbo4),
-                               coded(Code::kQ8, Code::kQ4), coded(Code::kNested4, Code::kNested3), dense,
-                               full_rows, any_head, coded(Code::kSignVq, Code::kSignVq),
-                               Recipe(Format::kF32, Format::kF32), Recipe(Format::kF16, Format::kBF16)}) {
+  for (const Recipe& recipe :
+       {coded(Code::kPolar4, Code::kPolar4), coded(Code::kTurbo2, Code::kTurbo4), coded(Code::kQ8, Code::kQ4),
+        coded(Code::kNested4, Code::kNested3), dense, full_rows, any_head,
+        coded(Code::kSignVq, Code::kSignVq), Recipe(Format::kF32, Format::kF32),
+        Recipe(Format::kF16, Format::kBF16), Recipe(Format::kFP8, Format::kF16)}) {
     EXPECT_EQ(refusal(recipe).find("recipe 'the recipe' "), 0u);
     EXPECT_NE(refusal(recipe).find(", which the CUDA device does not do: use --device cpu"),
               std::string::npos);
@@ -109,6 +110,15 @@ Recipe with(Recipe recipe, PolicyChoice Recipe::*axis, Policy policy, size_t set
   recipe.*axis = PolicyChoice::usual(policy);
   if (value >= 0) (recipe.*axis).values[setting] = value;
   return recipe;
+}
+
+TEST(DeviceRecipeTest, Fp8RowsStayAndAreAllRead) {
+  const Recipe fp8(Format::kFP8, Format::kFP8);
+  const gpu::DeviceRecipe plain = gpu::device_recipe(fp8, "");
+  EXPECT_EQ(plain.format, Format::kFP8);
+  EXPECT_EQ(plain.prompt_format(), Format::kF16);
+  EXPECT_NE(refusal(with(fp8, &Recipe::keep, Policy::kWindow)).find("fp8 rows leave"), std::string::npos);
+  EXPECT_NE(refusal(with(fp8, &Recipe::select, Policy::kQuest)).find("fp8 rows leave"), std::string::npos);
 }
 
 TEST(DeviceRecipeTest, RowsAreKeptByPosition) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 namespace quire::cuda {
@@ -29,6 +30,19 @@ TEST(Split, BlocksShareAllTilesEvenly) {
       next = range.end;
     }
     EXPECT_EQ(next, n_tiles);
+  }
+}
+
+TEST(Split, EqualPartsHoldAllTiles) {
+  for (const int unit : {1, 2}) {
+    for (const int n_tiles : {0, 1, 2, 7, 131, 132, 133, 264, 1000, 16384, 16777216}) {
+      const EqualParts parts = equal_parts(n_tiles, 132, unit);
+      EXPECT_EQ(parts.length % unit, 0);
+      EXPECT_LE(parts.n, 132);
+      EXPECT_GE(int64_t{parts.length} * parts.n, n_tiles);
+      EXPECT_LT(int64_t{parts.length} * (parts.n - 1), std::max(n_tiles, 1));
+      EXPECT_LT(parts.length, n_tiles / 132 + 1 + unit);
+    }
   }
 }
 

@@ -55,8 +55,8 @@ class Inspect(QuireTest):
         self.assertEqual(report["metadata"]["tokenizer.ggml.tokens"]["value"]["length"], 49152)
         self.assertEqual(len(report["tensors"]), 272)
         per_token = report["kv_bytes_per_token"]
-        self.assertEqual({name: per_token[name] for name in ("f32", "f16", "bf16")},
-                         {"f32": 46080, "f16": 23040, "bf16": 23040})
+        self.assertEqual({name: per_token[name] for name in ("f32", "f16", "bf16", "fp8")},
+                         {"f32": 46080, "f16": 23040, "bf16": 23040, "fp8": 11520})
         # Keys and values of 64 on 30 layers of 3 heads: 68, 52 and 48 bytes (algorithms.md, 8.1).
         self.assertEqual((per_token["turbo4"], per_token["turbo3"], per_token["kivi2"]), (68 * 90, 52 * 90, 48 * 90))
         self.assertEqual(report["key_bias"], {"layers": []})

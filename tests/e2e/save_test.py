@@ -9,7 +9,7 @@ import subprocess
 from quire_cli import CAPITAL, MODEL, QUIRE, QuireTest, SANITIZED, call, main, prose
 
 KEEPING = ("streaming(window=150)", "h2o(budget=200)", "logquant(reserve=64)")  # rows move or leave
-RECIPES = ("full", "k=bf16,v=bf16", "turbo4", "k=turbo4,v=turbo3", "kivi4", *KEEPING)
+RECIPES = ("full", "k=bf16,v=bf16", "k=fp8,v=fp8", "turbo4", "k=turbo4,v=turbo3", "kivi4", *KEEPING)
 # Where a sequence goes on from its prompt; formats two by two go on in the middle of a generation.
 RECIPES_OF_PROMPTS = ("full", "turbo4", *KEEPING)
 LONG = prose(800 if SANITIZED else 1100)  # ends inside a page; long enough that pages are coded

@@ -40,6 +40,7 @@ def main():
         "valid": whole,
         "valid_empty": saved(rows=(0, 0), pages=0, tokens=0),
         "valid_pending": saved(tokens=4),
+        "valid_fp8": saved("fp8", pages=OPEN_PAGE // 2),
         # One coded page with its sinks, nothing behind it.
         "valid_turbo4": saved("turbo4(sink=1,tail=0)", rows=(64, 1), pages=1344, tokens=64),
         "valid_kivi4": saved("kivi4(tail=0)", rows=(64, 1), pages=1408, tokens=64),

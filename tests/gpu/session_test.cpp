@@ -13,7 +13,7 @@
 namespace quire::test {
 namespace {
 
-constexpr const char* kRecipes[] = {"full", "k=bf16,v=bf16", "turbo4", "k=turbo4,v=turbo3",
+constexpr const char* kRecipes[] = {"full", "k=bf16,v=bf16", "k=fp8,v=fp8", "turbo4", "k=turbo4,v=turbo3",
                                     "q8",   "kivi4",         "quire"};
 
 class DeviceSequences : public DeviceModelTest {
@@ -108,7 +108,7 @@ TEST_F(DeviceSequences, CachesPassBetweenDeviceAndCpu) {
 
 // A session's file is one of the CPU's, and the other way round.
 TEST_F(DeviceSequences, FilesAreThoseOfTheCpu) {
-  for (const char* recipe : {"full", "turbo4", "quire", "k=turbo4,v=turbo3,keep=log(reserve=96)",
+  for (const char* recipe : {"full", "fp8", "turbo4", "quire", "k=turbo4,v=turbo3,keep=log(reserve=96)",
                              "k=f16,v=f16,keep=log(reserve=150)", "streaming(window=200)", "quest"}) {
     SessionOptions host_options;
     host_options.recipe = Recipe::parse(recipe);

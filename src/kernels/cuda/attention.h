@@ -65,8 +65,8 @@ size_t workspace_bytes(int n_sequences, int n_kv_heads, int group, int head_dim,
 // Multiprocessors of the current device.
 int block_count();
 
-// Pages of exact rows, f16 or bf16, keys and values as [64 tokens][head_dim]. Throws Error when the launch is
-// refused or there is no kernel of these sizes.
+// Pages of exact rows, f16, bf16 or fp8, keys and values as [64 tokens][head_dim]. Throws Error when the
+// launch is refused or there is no kernel of these sizes.
 void attend_exact(const DecodeAttention& attention, Format format, Stream stream);
 
 // Sealed pages of turbo codes, in the bytes of format/turbo_panel.h. Queries and outputs are in the frame.

@@ -45,4 +45,19 @@ QUIRE_INLINE int block_of_tile(int64_t tile, int64_t n_tiles, int n_blocks) {
 QUIRE_INLINE int state_index(int block, int pair) { return block + pair; }
 QUIRE_INLINE int64_t state_count(int n_blocks, int n_pairs) { return (int64_t)n_blocks + n_pairs; }
 
+// The same with parts of one length, the last one shorter, and in 32 bits, as their arithmetic is between the
+// start of a kernel and its first byte (streamed_attention.cuh). 2^31 boxes of 64 tokens would be 32 TB.
+struct EqualParts {
+  int length;
+  int n;  // blocks that get work
+};
+
+QUIRE_INLINE int quotient_up(int n, int divisor) { return n > 0 ? (n - 1) / divisor + 1 : 0; }
+
+// Lengths are multiples of `unit`.
+QUIRE_INLINE EqualParts equal_parts(int n_tiles, int n_blocks, int unit) {
+  const int length = quotient_up(quotient_up(n_tiles, n_blocks), unit) * unit;
+  return {length, length > 0 ? quotient_up(n_tiles, length) : 0};
+}
+
 }  // namespace quire::cuda

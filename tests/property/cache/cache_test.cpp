@@ -18,7 +18,8 @@ Prompt prompt_of(size_t n_tokens, uint64_t seed = 1) {
   return Prompt(geometry(6, 40, {2, 6, 1}), n_tokens, seed);
 }
 
-const char* const kRecipes[] = {"f32", "full", "bf16", "k=f32,v=f16", "k=bf16,v=f32", "k=f16,v=bf16"};
+const char* const kRecipes[] = {"f32",          "full",         "bf16", "k=f32,v=f16",
+                                "k=bf16,v=f32", "k=f16,v=bf16", "fp8",  "k=fp8,v=f16"};
 
 // Law 1 through the whole cache, over f32 rows.
 TEST(CacheOutput, EqualsDoublePrecision) {

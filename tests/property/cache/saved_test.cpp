@@ -13,7 +13,7 @@ namespace quire::test {
 namespace {
 
 Recipe random_recipe(Random& random) {
-  const std::vector<const char*> rows = {"f16", "bf16", "f32"};
+  const std::vector<const char*> rows = {"f16", "bf16", "f32", "fp8"};
   const auto pick = [&](const auto& names) { return std::string(names[random.below(names.size())]); };
   if (random.below(3) == 0) {
     const std::vector<const char*> selections = {"", ",select=quest(budget=30,dense=0)",

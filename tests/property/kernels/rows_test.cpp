@@ -1,4 +1,4 @@
-// Rows in pages: storing and expanding every f16 and bf16, and the four attention kernels of one page.
+// Rows in pages: storing and expanding every f16, bf16 and fp8, and the four attention kernels of one page.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "base/fp8.h"
 #include "base/half.h"
 #include "format/row_format.h"
 #include "property/isa.h"
@@ -122,6 +123,47 @@ TEST(Store, NanStaysNan) {
       for (size_t i = 0; i < x.size(); ++i) {
         ASSERT_TRUE(is_nan_half(format, keys[i])) << table->name << " " << info(format).name << " " << i;
         ASSERT_TRUE(is_nan_half(format, values[i])) << table->name << " " << info(format).name << " " << i;
+      }
+    }
+  }
+}
+
+constexpr auto kFP8 = static_cast<size_t>(Format::kFP8);
+
+TEST(Unpack, EveryFp8OnEverySet) {
+  std::vector<uint8_t> numbers(256 + kSpareValues);
+  for (size_t i = 0; i < 256; ++i) numbers[i] = static_cast<uint8_t>(i);
+  for (const Ops* table : tables()) {
+    std::vector<float> out(256);
+    table->unpack[kFP8](numbers.data(), out.size(), out.data());
+    for (size_t i = 0; i < out.size(); ++i) {
+      ASSERT_EQ(float_to_bits(out[i]), float_to_bits(fp8_to_f32(numbers[i]))) << table->name << " " << i;
+    }
+  }
+}
+
+// Every number, the midpoint to the next, the floats on both sides of it, and what is out of range or NaN.
+TEST(Store, EveryFp8AndEveryTieOnEverySet) {
+  std::vector<float> x = {449.0f, 1e30f, 1.0f / 0.0f, 1e-40f, std::numeric_limits<float>::quiet_NaN()};
+  for (uint8_t low = 0; low < 0x7e; ++low) {
+    const float here = fp8_to_f32(low);
+    const float middle = here / 2 + fp8_to_f32(static_cast<uint8_t>(low + 1)) / 2;
+    x.insert(x.end(), {here, middle, std::nextafterf(middle, 0.0f), std::nextafterf(middle, 2 * middle)});
+  }
+  const size_t n = x.size();
+  for (size_t i = 0; i < n; ++i) x.push_back(-x[i]);
+  for (const int head_dim : {40, 64, 7}) {
+    const size_t page_values = 64 * static_cast<size_t>(head_dim);
+    std::vector<float> page(page_values);
+    for (size_t i = 0; i < page_values; ++i) page[i] = x[i % x.size()];
+    for (const Ops* table : tables()) {
+      std::vector<uint8_t> keys(page_values + kSpareValues), values = keys;
+      table->store_keys[kFP8](keys.data(), 0, 64, head_dim, page.data(), head_dim);
+      table->store_values[kFP8](values.data(), 0, 64, head_dim, page.data(), head_dim);
+      for (size_t i = 0; i < page_values; ++i) {
+        const uint8_t wanted = f32_to_fp8(page[i]);
+        ASSERT_EQ(values[i], wanted) << table->name << " " << page[i];
+        ASSERT_EQ(keys[i % head_dim * 64 + i / head_dim], wanted) << table->name << " " << page[i];
       }
     }
   }

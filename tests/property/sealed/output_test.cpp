@@ -55,7 +55,7 @@ TEST(SealedOutput, OfManyQueriesIsThatOfTheOpenedPages) {
 // The formats of keys and values are apart; either side may be exact.
 TEST(SealedOutput, EveryPairOfFormats) {
   std::vector<std::string> formats = code_names();
-  formats.insert(formats.end(), {"f32", "f16", "bf16"});
+  formats.insert(formats.end(), {"f32", "f16", "bf16", "fp8"});
   const std::vector<std::string> key_formats = formats;
   formats.emplace_back("signvq");
   for (const std::string& k : key_formats) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/fp8.h"
 #include "base/half.h"
 #include "cache/cache.h"
 #include "kernels/ops.h"
@@ -67,10 +68,12 @@ inline std::vector<float> stored_rows(const Recipe& recipe, const HeadFrames& fr
       add_bias(bias, page, dim, 1, coded);
     }
   }
-  if (!format.coded && format.rows == Format::kBF16) {
-    const size_t n_coded = n_sealed * kTokensPerPage * dim;
-    for (size_t i = 0; i < n_coded; ++i) rows[i] = bf16_to_f32(f32_to_bf16(rows[i]));
+  const size_t n_coded = format.coded ? 0 : n_sealed * kTokensPerPage * dim;
+  for (size_t i = 0; i < n_coded && format.rows == Format::kBF16; ++i) {
+    rows[i] = bf16_to_f32(f32_to_bf16(rows[i]));
   }
+  for (size_t i = 0; i < n_coded && format.rows == Format::kFP8; ++i)
+    rows[i] = fp8_to_f32(f32_to_fp8(rows[i]));
   const size_t n_sinks = n_sealed > 0 ? recipe.sink_tokens : 0;
   std::copy_n(open.begin(), n_sinks * dim, rows.begin());
   return rows;

@@ -81,6 +81,7 @@ Bytes changed_session(Bytes bytes, size_t at, T value) {
 
 const char* const kRecipes[] = {"full",
                                 "k=bf16,v=bf16",
+                                "k=fp8,v=fp8",
                                 "f32",
                                 "turbo4(frame=rotated)",
                                 "k=turbo4,v=turbo3,sink=16,tail=0,frame=rotated",

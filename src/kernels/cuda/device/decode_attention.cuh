@@ -251,6 +251,21 @@ __device__ void score_tile(const DecodeAttention& a, const Segment& segment, con
   }
 }
 
+// Probabilities of a tile and its values go into the state.
+template <class Rows>
+__device__ void add_values(const uint8_t* values, int n_rows, float (&s)[Rows::kTokenTiles][4],
+                           RunningState<Rows>& state) {
+  const float correction = Rows::weigh(values, s, state.value_scale, n_rows);
+  if (correction != 1.0f) scale_outputs(state, correction, correction);
+  uint32_t p[Rows::kTokenTiles][2];
+#pragma unroll
+  for (int tile = 0; tile < Rows::kTokenTiles; ++tile) {
+    p[tile][0] = transposed(pack(typename Rows::Number{}, s[tile][0], s[tile][1]));
+    p[tile][1] = transposed(pack(typename Rows::Number{}, s[tile][2], s[tile][3]));
+  }
+  Rows::accumulate(values, p, state.o);
+}
+
 // Every step-th tile of the segment from the first on; `state` gets what they come to.
 template <class Rows, int kStages>
 __device__ void attend_tiles(const DecodeAttention& a, const Segment& segment, uint8_t* stages, int first,
@@ -270,15 +285,7 @@ __device__ void attend_tiles(const DecodeAttention& a, const Segment& segment, u
     feed.ask_for_keys();
     softmax(state, s);
     wait_for_groups<2 * kStages - 1>();
-    const float correction = Rows::weigh(feed.values(i), s, state.value_scale, feed.rows_in(feed.tile(i)));
-    if (correction != 1.0f) scale_outputs(state, correction, correction);
-    uint32_t p[Rows::kTokenTiles][2];
-#pragma unroll
-    for (int tile = 0; tile < Rows::kTokenTiles; ++tile) {
-      p[tile][0] = transposed(pack(typename Rows::Number{}, s[tile][0], s[tile][1]));
-      p[tile][1] = transposed(pack(typename Rows::Number{}, s[tile][2], s[tile][3]));
-    }
-    Rows::accumulate(feed.values(i), p, state.o);
+    add_values(feed.values(i), feed.rows_in(feed.tile(i)), s, state);
     __syncwarp();
     feed.ask_for_values();
   }
@@ -315,53 +322,54 @@ __device__ void store_state(RunningState<Rows>& state, float* to) {
 }
 
 // out and log_sums of a head from n states.
-template <int kHeadDim>
+template <int kHeadDim, class Crew = WholeBlock>
 __device__ void finish(const DecodeAttention& a, const Segment& segment, const float* states, int64_t stride,
                        int n, float* weights, MergedSums& merge) {
-  weigh_states<kHeadDim>(states, stride, n, weights, merge);
+  weigh_states<kHeadDim, Crew>(states, stride, n, weights, merge, segment.n_heads);
   const int64_t first =
       (int64_t)segment.sequence * a.n_kv_heads * a.group + segment.kv_head * a.group + segment.first_head;
-  for (int i = 4 * (int)threadIdx.x; i < segment.n_heads * kHeadDim; i += 4 * (int)blockDim.x) {
+  for (int i = 4 * Crew::thread(); i < segment.n_heads * kHeadDim; i += 4 * Crew::n_threads()) {
     const int head = i / kHeadDim;
     float4 o = merged_output<kHeadDim>(states, stride, n, weights, head, i % kHeadDim);
     const float scale = merge.sum[head] > 0.0f ? 1.0f / merge.sum[head] : 0.0f;
     o = {o.x * scale, o.y * scale, o.z * scale, o.w * scale};
     *reinterpret_cast<float4*>(a.out + first * kHeadDim + i) = o;
   }
-  if ((int)threadIdx.x < segment.n_heads) {
-    const int head = (int)threadIdx.x;
+  if (Crew::thread() < segment.n_heads) {
+    const int head = Crew::thread();
     a.log_sums[first + head] = merge.top[head] * 0.6931471805599453f + logf(merge.sum[head]);
   }
 }
 
-// The warps' states in shared memory become the block's state of a head in memory.
-template <int kHeadDim>
-__device__ void store_block_state(const float* states, int64_t stride, int n, float* weights,
+// The warps' states in shared memory become the block's state of n_heads heads in memory.
+template <int kHeadDim, class Crew = WholeBlock>
+__device__ void store_block_state(const float* states, int64_t stride, int n, int n_heads, float* weights,
                                   MergedSums& merge, float* to) {
   using Layout = StateLayout<kHeadDim>;
-  weigh_states<kHeadDim>(states, stride, n, weights, merge);
-  for (int i = 4 * (int)threadIdx.x; i < kTileHeads * kHeadDim; i += 4 * (int)blockDim.x) {
+  weigh_states<kHeadDim, Crew>(states, stride, n, weights, merge, n_heads);
+  for (int i = 4 * Crew::thread(); i < n_heads * kHeadDim; i += 4 * Crew::n_threads()) {
     const float4 o = merged_output<kHeadDim>(states, stride, n, weights, i / kHeadDim, i % kHeadDim);
     *reinterpret_cast<float4*>(to + Layout::kOutputs + i) = o;
   }
-  if (threadIdx.x < kTileHeads) {
-    to[threadIdx.x] = merge.top[threadIdx.x];
-    to[Layout::kSums + threadIdx.x] = merge.sum[threadIdx.x];
+  if (Crew::thread() < n_heads) {
+    to[Crew::thread()] = merge.top[Crew::thread()];
+    to[Layout::kSums + Crew::thread()] = merge.sum[Crew::thread()];
   }
 }
 
 // Whether all n_parts states of a pair are written, this block's being the last; says so to one block only,
 // and makes the counter ready for the next launch.
+template <class Crew = WholeBlock>
 __device__ __forceinline__ bool is_last(int* counter, int n_parts) {
   __shared__ bool last;
-  __threadfence();
-  __syncthreads();
-  if (threadIdx.x == 0) {
+  Crew::wait();
+  if (Crew::thread() == 0) {
+    __threadfence();  // for what all of the crew wrote
     last = atomicAdd(counter, 1) == n_parts - 1;
     if (last) *counter = 0;
     __threadfence();
   }
-  __syncthreads();
+  Crew::wait();
   return last;
 }
 
@@ -389,7 +397,7 @@ __device__ void attend_segment(const AttentionParams<Rows>& params, const Segmen
     finish<kHeadDim>(params.a, segment, states, kWarpFloats, n_warps, weights, merge);
   } else {
     constexpr int64_t kFloats = StateLayout<kHeadDim>::kFloats;
-    store_block_state<kHeadDim>(states, kWarpFloats, n_warps, weights, merge,
+    store_block_state<kHeadDim>(states, kWarpFloats, n_warps, segment.n_heads, weights, merge,
                                 params.states + state_index((int)blockIdx.x, segment.pair) * kFloats);
     if (is_last(params.counters + segment.pair, n_parts)) {
       const float* parts = params.states + state_index(first_block, segment.pair) * kFloats;
@@ -428,15 +436,15 @@ __device__ __forceinline__ void sum_tiles(const DecodeAttention& a, int tile_tok
   }
 }
 
-// Sequences without tokens, which no tile stands for.
-__device__ __forceinline__ void clear_empty_sequences(const DecodeAttention& a) {
+// Sequences without tokens, which no tile stands for; by the block's first n_threads.
+__device__ __forceinline__ void clear_empty_sequences(const DecodeAttention& a, int n_threads) {
   const int n_heads = a.n_kv_heads * a.group;
   for (int sequence = (int)blockIdx.x; sequence < a.n_sequences; sequence += (int)gridDim.x) {
     if (a.n_tokens[sequence] > 0) continue;
-    for (int i = (int)threadIdx.x; i < n_heads * a.head_dim; i += (int)blockDim.x) {
+    for (int i = (int)threadIdx.x; i < n_heads * a.head_dim; i += n_threads) {
       a.out[(int64_t)sequence * n_heads * a.head_dim + i] = 0.0f;
     }
-    for (int i = (int)threadIdx.x; i < n_heads; i += (int)blockDim.x) {
+    for (int i = (int)threadIdx.x; i < n_heads; i += n_threads) {
       a.log_sums[(int64_t)sequence * n_heads + i] = -CUDART_INF_F;
     }
   }
@@ -449,7 +457,7 @@ __global__ void __launch_bounds__(32 * Rows::kMostWarps, Rows::kResidentBlocks)
   const DecodeAttention& a = params.a;
   sum_tiles(a, Rows::kTileTokens, prefix);
   Rows::make_tables(params.tables);
-  clear_empty_sequences(a);
+  clear_empty_sequences(a, (int)blockDim.x);
   __syncthreads();
   const int heads = a.n_kv_heads * params.head_tiles;
   const int64_t n_tiles = (int64_t)prefix[a.n_sequences] * heads;

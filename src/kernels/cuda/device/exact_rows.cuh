@@ -43,11 +43,20 @@ struct ExactRows {
   static __device__ void stage_rows(uint32_t stage, const uint8_t* page, int first_row, int n_rows) {
     constexpr int kPieces = kRowBytes / 16;
     const uint8_t* rows = page + first_row * kRowBytes;
+    if (n_rows >= kTileTokens) return stage_whole_tile(stage, rows);
 #pragma unroll
     for (int i = 0; i < kTileTokens * kPieces / 32; ++i) {
       const int piece = 32 * i + lane_index();
       const int row = piece / kPieces;
       copy_ahead(stage + row * kStride + piece % kPieces * 16, rows + piece * 16, row < n_rows ? 16 : 0);
+    }
+  }
+  static __device__ void stage_whole_tile(uint32_t stage, const uint8_t* rows) {
+    constexpr int kPieces = kRowBytes / 16;
+#pragma unroll
+    for (int i = 0; i < kTileTokens * kPieces / 32; ++i) {
+      const int piece = 32 * i + lane_index();
+      copy_ahead(stage + piece / kPieces * kStride + piece % kPieces * 16, rows + piece * 16);
     }
   }
   static __device__ void stage_keys(uint32_t stage, const uint8_t* page, int first_row, int n_rows) {

@@ -20,6 +20,14 @@ inline int head_tiles(int group) { return (group + kTileHeads - 1) / kTileHeads;
 inline size_t counter_bytes(int n_pairs) { return (4 * (size_t)n_pairs + 255) / 256 * 256; }
 
 template <class Rows>
+AttentionParams<Rows> attention_params(const DecodeAttention& a, const typename Rows::Tables& tables) {
+  const int n_pairs = a.n_sequences * a.n_kv_heads * head_tiles(a.group);
+  auto* memory = static_cast<uint8_t*>(a.workspace);
+  return {a, tables, head_tiles(a.group), reinterpret_cast<int*>(memory),
+          reinterpret_cast<float*>(memory + counter_bytes(n_pairs))};
+}
+
+template <class Rows>
 struct LaunchShape {
   static constexpr int kStageBytes = Rows::kKeyStageBytes + Rows::kValueStageBytes;
   static constexpr int kFitting =
@@ -47,10 +55,7 @@ void launch_attention(const DecodeAttention& a, const typename Rows::Tables& tab
   const int n_bytes = Rows::kTableBytes + n_warps * Shape::kWarpBytes;
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, n_bytes),
         "reserving shared memory");
-  const int n_pairs = a.n_sequences * a.n_kv_heads * head_tiles(a.group);
-  auto* memory = static_cast<uint8_t*>(a.workspace);
-  const AttentionParams<Rows> params = {a, tables, head_tiles(a.group), reinterpret_cast<int*>(memory),
-                                        reinterpret_cast<float*>(memory + counter_bytes(n_pairs))};
+  const AttentionParams<Rows> params = attention_params<Rows>(a, tables);
   kernel<<<block_count() * Rows::kResidentBlocks, 32 * n_warps, n_bytes, stream>>>(params);
   check(cudaGetLastError(), "launching attention");
 }

@@ -23,11 +23,30 @@ struct MergedSums {
   float sum[kTileHeads];
 };
 
-// What each of n states counts for in each head; a warp a head. State i begins at states + i * stride. The
-// block waits.
-template <int kHeadDim>
-__device__ void weigh_states(const float* states, int64_t stride, int n, float* weights, MergedSums& merge) {
-  for (int head = warp_index(); head < kTileHeads; head += (int)blockDim.x / 32) {
+// Who merges: the whole block; its first warps, while others do something else; one warp.
+struct WholeBlock {
+  static __device__ int n_threads() { return (int)blockDim.x; }
+  static __device__ int thread() { return (int)threadIdx.x; }
+  static __device__ void wait() { __syncthreads(); }
+};
+template <int kWarps>
+struct FirstWarps {
+  static __device__ int n_threads() { return 32 * kWarps; }
+  static __device__ int thread() { return (int)threadIdx.x; }
+  static __device__ void wait() { asm volatile("bar.sync 1, %0;" ::"n"(32 * kWarps) : "memory"); }
+};
+struct OneWarp {
+  static __device__ int n_threads() { return 32; }
+  static __device__ int thread() { return lane_index(); }
+  static __device__ void wait() { __syncwarp(); }
+};
+
+// What each of n states counts for in each of the first n_heads heads; a warp a head. State i begins at
+// states + i * stride. The crew waits.
+template <int kHeadDim, class Crew = WholeBlock>
+__device__ void weigh_states(const float* states, int64_t stride, int n, float* weights, MergedSums& merge,
+                             int n_heads = kTileHeads) {
+  for (int head = Crew::thread() / 32; head < n_heads; head += Crew::n_threads() / 32) {
     float top = -CUDART_INF_F;
     for (int i = lane_index(); i < n; i += 32) top = fmaxf(top, states[i * stride + head]);
     for (int lanes = 16; lanes > 0; lanes /= 2) top = fmaxf(top, __shfl_xor_sync(kAllLanes, top, lanes));
@@ -43,7 +62,7 @@ __device__ void weigh_states(const float* states, int64_t stride, int n, float* 
       merge.sum[head] = sum;
     }
   }
-  __syncthreads();
+  Crew::wait();
 }
 
 // Four dims of the weighted sum, in the order of the states.

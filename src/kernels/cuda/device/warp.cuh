@@ -83,9 +83,13 @@ __device__ __forceinline__ void load_transposed_matrices(uint32_t (&m)[4], uint3
 }
 
 // 16 bytes to shared memory, past the first-level cache; of which the first n_bytes are read, zeros behind.
-__device__ __forceinline__ void copy_ahead(uint32_t to, const void* from, int n_bytes = 16) {
+__device__ __forceinline__ void copy_ahead(uint32_t to, const void* from, int n_bytes) {
   asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(n_bytes)
                : "memory");
+}
+// All 16 bytes.
+__device__ __forceinline__ void copy_ahead(uint32_t to, const void* from) {
+  asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
 // Copies of a lane since the last call become one group, also if there were none.
 __device__ __forceinline__ void close_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
