@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/fp8.h"
 #include "base/half.h"
 #include "property/random.h"
 #include "store/store.h"
@@ -53,6 +54,7 @@ inline float stored_value(const std::byte* rows, Format format, size_t index) {
     std::memcpy(&value, rows + 4 * index, sizeof value);
     return value;
   }
+  if (format == Format::kFP8) return fp8_to_f32(static_cast<uint8_t>(rows[index]));
   uint16_t bits = 0;
   std::memcpy(&bits, rows + 2 * index, sizeof bits);
   return format == Format::kF16 ? f16_to_f32(bits) : bf16_to_f32(bits);
