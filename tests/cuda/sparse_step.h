@@ -83,6 +83,8 @@ class SparseStep {
   void check() const;
   // The step in a graph, replayed for lengths that the device gets between.
   void run_graph(const std::vector<SparseCase>& cases);
+  // Estimated shares of the attention that coded rows have, of each pair that has any, rising.
+  std::vector<double> cold_shares() const;
   const std::vector<float>& out() const { return out_; }
   const std::vector<float>& log_sums() const { return log_sums_; }
   const std::vector<int32_t>& n_read() const { return n_read_; }
@@ -133,6 +135,7 @@ class SparseStep {
   }
   std::vector<std::vector<double>> estimates(size_t s, size_t head) const;
   void check_pair(size_t s, size_t head) const;
+  std::vector<StoredRow> exact_rows(size_t s, size_t head) const;
   double cold_share(size_t s, size_t head, const std::vector<StoredRow>& exact) const;
   bool reads_cold(size_t s, size_t head, const std::vector<StoredRow>& exact) const;
   PairScores score_pair(size_t s, size_t head, const std::vector<StoredRow>& exact,
@@ -517,6 +520,26 @@ double SparseStep<Codes>::cold_share(size_t s, size_t head, const std::vector<St
   return most;
 }
 
+template <class Codes>
+std::vector<StoredRow> SparseStep<Codes>::exact_rows(size_t s, size_t head) const {
+  std::vector<StoredRow> rows;
+  for (size_t t = 0; t < static_cast<size_t>(c_.tails[s]); ++t)
+    rows.push_back(exact_row(tail_.at(s, t / 64), head, t % 64));
+  for (size_t t = 0; t < n_sinks(s); ++t) rows.push_back(exact_row(tail_.size + s, head, t));
+  return rows;
+}
+
+template <class Codes>
+std::vector<double> SparseStep<Codes>::cold_shares() const {
+  std::vector<double> shares;
+  for (size_t s = 0; s < c_.n_sequences(); ++s) {
+    for (size_t head = 0; n_sealed(s) > 0 && head < static_cast<size_t>(c_.n_kv_heads); ++head)
+      shares.push_back(cold_share(s, head, exact_rows(s, head)));
+  }
+  std::ranges::sort(shares);
+  return shares;
+}
+
 // Where the share is near the limit, what the device did: estimates are kept to an eighth of an octave.
 template <class Codes>
 bool SparseStep<Codes>::reads_cold(size_t s, size_t head, const std::vector<StoredRow>& exact) const {
@@ -562,10 +585,7 @@ void SparseStep<Codes>::check_pair(size_t s, size_t head) const {
   const int n_coded = static_cast<int>(n - n_sinks(s));
   cuda::SparseCounts counts =
       cuda::sparse_counts(c_.budget, c_.tails[s] + static_cast<int>(n_sinks(s)), n_coded);
-  std::vector<StoredRow> read, coded(n);
-  for (size_t t = 0; t < static_cast<size_t>(c_.tails[s]); ++t)
-    read.push_back(exact_row(tail_.at(s, t / 64), head, t % 64));
-  for (size_t t = 0; t < n_sinks(s); ++t) read.push_back(exact_row(tail_.size + s, head, t));
+  std::vector<StoredRow> read = exact_rows(s, head), coded(n);
   for (size_t t = 0; t < n; ++t) {
     if (marked(candidates_, pair, t)) coded[t] = coded_row(s, head, t);
   }

@@ -82,9 +82,14 @@ TEST_F(CudaSparse, BudgetsByRowsShareAndMass) {
 // Of many pairs some are read and some are not, whatever decides how many rows are.
 TEST_F(CudaSparse, ColdRowsAreReadWhereTheySeemToMatter) {
   SparseCase c = {.n_pages = {3, 40, 9, 0, 70, 1, 150, 5}, .tails = {600, 512, 40, 575, 570, 64, 513, 0}};
+  c.query_size = 0.3f;
+  const std::vector<double> shares = SparseStep<Nested<4, 3>>(c, 23).cold_shares();
+  const double limit = shares[shares.size() / 2];
+  ASSERT_LT(shares.front(), 0.8 * limit);
+  ASSERT_GT(shares.back(), 1.2 * limit);
   for (const cuda::SparseBudget& budget :
-       {cuda::SparseBudget{0.075, 0, 0, 1, 0.5}, cuda::SparseBudget{0, 300, 0, 1.5, 0.5},
-        cuda::SparseBudget{0, 0, 0.9, 0.35, 0.5}}) {
+       {cuda::SparseBudget{0.075, 0, 0, 1, limit}, cuda::SparseBudget{0, 300, 0, 1.5, limit},
+        cuda::SparseBudget{0, 0, 0.9, 0.35, limit}}) {
     for (const int blocks : {0, 1, 5}) {
       c.budget = budget;
       c.cluster_blocks = blocks;
