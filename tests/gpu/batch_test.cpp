@@ -238,5 +238,15 @@ TEST_F(DeviceBatches, FullContextsAndForeignRecipesAreRefusedInASentence) {
   }
 }
 
+// What a step of quest lists, and the scores of its pages, are of the cache.
+TEST_F(DeviceBatches, MemoryOfListsIsCounted) {
+  const auto few = batch(options("quest(budget=64)", 1, 4096));
+  const auto many = batch(options("quest(budget=2048)", 1, 4096));
+  EXPECT_EQ(many->reserved_bytes(), few->reserved_bytes());
+  // At least a number for each unit of 16 rows and KV head.
+  const uint64_t n_units = (2048 - 64) / 16 * engine().config().n_kv_heads;
+  EXPECT_GE(many->cache_memory_bytes(), few->cache_memory_bytes() + n_units * sizeof(int32_t));
+}
+
 }  // namespace
 }  // namespace quire::test
