@@ -20,6 +20,8 @@ class DeviceSequences : public DeviceModelTest {
  protected:
   static constexpr size_t kContext = 1400;
 
+  static bool is_coarse(const Recipe& recipe) { return recipe.coded || recipe.key_format == Format::kFP8; }
+
   // Forced along the text from token `first` on; behind each the CPU's logits against the device's.
   static double force(gpu::DeviceBatch& device, Cache& cache, size_t first, size_t n) {
     Workspace workspace;
@@ -75,9 +77,10 @@ TEST_F(DeviceSequences, PromptsBehindOthersAreAsOnTheCpu) {
       b->step();
       b->take_tokens();
     }
-    EXPECT_LE(kl_divergence(alone->logits(1), device->logits(1)), 1e-6) << recipe;
+    // How rows are shared out hangs on all lengths, and weights are rounded to bf16 beside bf16 rows.
+    EXPECT_LE(kl_divergence(alone->logits(1), device->logits(1)), 1e-5) << recipe;
     std::printf("%-20s prompts behind others: KL at most %.2e\n", recipe, most);
-    EXPECT_LE(most, with.recipe.coded ? 5e-3 : 2e-3) << recipe;
+    EXPECT_LE(most, is_coarse(with.recipe) ? 5e-3 : 2e-3) << recipe;
   }
 }
 
@@ -101,8 +104,10 @@ TEST_F(DeviceSequences, CachesPassBetweenDeviceAndCpu) {
     ASSERT_EQ(from_device.n_tokens(), 1097u);
     const double and_back = force(*device, from_device, 1097, 40);
     std::printf("%-20s KL of going on on the device %.2e, on the CPU again %.2e\n", recipe, there, and_back);
-    EXPECT_LE(there, 1e-3) << recipe;
-    EXPECT_LE(and_back, 1e-3) << recipe;
+    // Keys on the edge between two fp8 numbers fall to either side as activations are rounded.
+    const double most = with.recipe.key_format == Format::kFP8 ? 3e-3 : 1e-3;
+    EXPECT_LE(there, most) << recipe;
+    EXPECT_LE(and_back, most) << recipe;
   }
 }
 
