@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "gpu/device_matrix.h"
 #include "kernels/cuda/attention.h"
-#include "policy/hot_pages.h"
 
 namespace quire::gpu {
 
@@ -28,16 +27,13 @@ bool is_panel(Code code) { return code == Code::kQ8 || code == Code::kQ4 || code
 
 constexpr int kMostRows = 1 << 24;
 
-// Shares of the attention that coded rows never have, and always.
-constexpr double kNever = 2;
-constexpr double kLeastShare = 1e-30;
-
 class Reader {
  public:
   Reader(const Recipe& recipe, const std::string& text) : recipe_(recipe), text_(text) {}
 
   DeviceRecipe read() {
     if (recipe_.place.kind == PagePlace::Kind::kDisk) refuse("keeps its rows on a disk");
+    if (recipe_.promote.given()) refuse("promotes pages");
     if (recipe_.keep.given()) read_keep();
     if (recipe_.select.given()) read_select();
     const bool is_signvq = recipe_.coded && recipe_.keys == SideFormat::of(Code::kSignVq);
@@ -52,7 +48,6 @@ class Reader {
     }
     result_.format = recipe_.key_format;
     if (recipe_.coded) read_codes();
-    if (recipe_.promote.given()) read_promote();
     if (recipe_.place.given()) read_place();
     return result_;
   }
@@ -146,26 +141,6 @@ class Reader {
     result_.key_bits = *keys;
     result_.value_bits = *values;
     result_.budget = {budget.share, static_cast<int>(budget.rows), budget.mass, budget.candidates};
-  }
-
-  // Cold rows are left unread where they seem not to matter; there are no copies.
-  void read_promote() {
-    if (result_.kind != AttentionKind::kSparse) refuse("promotes pages of codes that have no index");
-    if (recipe_.keep.given() || recipe_.place.given()) {
-      refuse("promotes pages beside a reserve, or of rows in the host's memory");
-    }
-    const PolicyChoice& promote = recipe_.promote;
-    const bool has_room = promote.number("max_hot") >= recipe_.tail_tokens + promote.number("page");
-    const bool promotes = promote.value("promote") < 1 || promote.number("initial_sticky") > 0;
-    if (has_room && promotes) {
-      refuse(
-          "copies promoted pages (max_hot= above the window, and promote= below 1 or initial_sticky= above "
-          "0)");
-    }
-    const auto trigger = static_cast<ColdTrigger>(promote.number("trigger"));
-    if (trigger == ColdTrigger::kScore) refuse("reads cold rows by trigger=score");
-    result_.budget.cold =
-        trigger == ColdTrigger::kOff ? kNever : std::max(promote.value("cold"), kLeastShare);
   }
 
   void read_place() {

@@ -2,9 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <initializer_list>
-#include <utility>
-
 #include "base/error.h"
 #include "gpu/device_model.h"
 #include "gpu/random_model.h"
@@ -148,36 +145,6 @@ TEST(DeviceRecipeTest, RowsAreReadByBounds) {
   EXPECT_EQ(quest.quest.page_tokens, 16);
   EXPECT_EQ(quest.quest.dense_layers, 2);
   EXPECT_EQ(quest.quest.budget.share, 0.075);
-}
-
-// Pages are not copied; where the recipe has no room for copies or never promotes, the rest is done.
-TEST(DeviceRecipeTest, ColdRowsAreReadByTheirShare) {
-  Recipe monarch = coded(Code::kNested4, Code::kNested3);
-  monarch.index = IndexBudget{.candidates = 1};
-  monarch.tail_tokens = 512;
-  EXPECT_EQ(gpu::device_recipe(monarch, "").budget.cold, 0);
-  monarch.promote = PolicyChoice::usual(Policy::kHotPages);
-  enum Setting : size_t { kMaxHot = 0, kPromote = 2, kInitialSticky = 5, kTrigger = 6, kCold = 8 };
-  const auto changed = [&](std::initializer_list<std::pair<Setting, double>> values) {
-    Recipe recipe = monarch;
-    for (const auto& [setting, value] : values) recipe.promote.values[setting] = value;
-    return recipe;
-  };
-  const auto cold = [](const Recipe& recipe) { return gpu::device_recipe(recipe, "").budget.cold; };
-  EXPECT_EQ(cold(changed({{kMaxHot, 512}})), 0.1);
-  EXPECT_EQ(cold(changed({{kMaxHot, 527}, {kCold, 0.3}})), 0.3);
-  EXPECT_EQ(cold(changed({{kPromote, 1}, {kInitialSticky, 0}})), 0.1);
-  EXPECT_GT(cold(changed({{kMaxHot, 1}, {kTrigger, 2}})), 1);
-  EXPECT_GT(cold(changed({{kMaxHot, 1}, {kCold, 0}})), 0);
-  const gpu::DeviceRecipe read = gpu::device_recipe(changed({{kMaxHot, 512}}), "");
-  EXPECT_EQ(read.kind, AttentionKind::kSparse);
-  EXPECT_EQ(read.tail_tokens, 512);
-  EXPECT_EQ(read.budget.candidates, 1);
-  for (const Recipe& recipe : {monarch, changed({{kMaxHot, 528}}), changed({{kPromote, 1}}),
-                               changed({{kInitialSticky, 0}}), changed({{kMaxHot, 1}, {kTrigger, 1}})}) {
-    EXPECT_NE(refusal(recipe).find(", which the CUDA device does not do: use --device cpu"),
-              std::string::npos);
-  }
 }
 
 TEST(DeviceRecipeTest, OtherPoliciesAreRefused) {

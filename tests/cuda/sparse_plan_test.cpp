@@ -54,18 +54,6 @@ TEST(SparseBudget, IsThatOfThePolicy) {
   }
 }
 
-TEST(SparseBudget, OfColdRowsAloneKnowsNoExactRows) {
-  SparseBudget device;
-  device.candidates = 1;
-  device.cold = 0.1;
-  for (const int n_coded : {60, 1000, 100000}) {
-    const StepBudget wanted = step_budget({.candidates = 1}, 0, static_cast<size_t>(n_coded));
-    const cuda::SparseCounts counts = cuda::sparse_counts(device, 516, n_coded);
-    EXPECT_EQ(static_cast<size_t>(counts.n_rows), wanted.n_rows);
-    EXPECT_EQ(static_cast<size_t>(counts.n_candidates), wanted.n_candidates);
-  }
-}
-
 TEST(SparsePlan, FitsTheDevice) {
   for (const SparseDevice* one : {&kHopper, &kAmpere}) {
     const SparseDevice& device = *one;

@@ -83,8 +83,6 @@ class SparseStep {
   void check() const;
   // The step in a graph, replayed for lengths that the device gets between.
   void run_graph(const std::vector<SparseCase>& cases);
-  // Estimated shares of the attention that coded rows have, of each pair that has any, rising.
-  std::vector<double> cold_shares() const;
   const std::vector<float>& out() const { return out_; }
   const std::vector<float>& log_sums() const { return log_sums_; }
   const std::vector<int32_t>& n_read() const { return n_read_; }
@@ -135,9 +133,6 @@ class SparseStep {
   }
   std::vector<std::vector<double>> estimates(size_t s, size_t head) const;
   void check_pair(size_t s, size_t head) const;
-  std::vector<StoredRow> exact_rows(size_t s, size_t head) const;
-  double cold_share(size_t s, size_t head, const std::vector<StoredRow>& exact) const;
-  bool reads_cold(size_t s, size_t head, const std::vector<StoredRow>& exact) const;
   PairScores score_pair(size_t s, size_t head, const std::vector<StoredRow>& exact,
                         const std::vector<StoredRow>& coded) const;
   void check_mass(size_t pair, const std::vector<double>& scores, double exact, double all,
@@ -495,58 +490,9 @@ PairScores SparseStep<Codes>::score_pair(size_t s, size_t head, const std::vecto
     }
     const double all = log2_sum(octaves);
     for (size_t t = 0; t < n; ++t) result.best_score[t] = std::max(result.best_score[t], scores[t] - all);
-    if (cuda::by_mass(c_.budget) && n_read_[2 * pair] > 0)
-      check_mass(pair, scores, exact_sum, all, result.may_be_kept);
+    if (cuda::by_mass(c_.budget)) check_mass(pair, scores, exact_sum, all, result.may_be_kept);
   }
   return result;
-}
-
-// The largest of the heads' estimated shares of the attention that coded rows have (attention/cold_rows.cpp).
-template <class Codes>
-double SparseStep<Codes>::cold_share(size_t s, size_t head, const std::vector<StoredRow>& exact) const {
-  constexpr double kStretch = 1.25;
-  const double unit = M_LOG2E / std::sqrt(c_.head_dim);
-  const auto estimated = estimates(s, head);
-  double most = 0;
-  for (size_t g = 0; g < static_cast<size_t>(c_.group); ++g) {
-    const float* q = query(s, head, g);
-    std::vector<double> read, cold;
-    for (const StoredRow& row : exact) read.push_back(product(q, row.key) * unit);
-    for (size_t t = n_sinks(s); t < n_sealed(s); ++t) cold.push_back(kStretch * estimated[g][t]);
-    if (cold.empty()) return 0;
-    const double cold_sum = query_bias(key_frame(head), q) * unit + log2_sum(cold);
-    most = std::max(most, 1 / (1 + std::exp2(log2_sum(read) - cold_sum)));
-  }
-  return most;
-}
-
-template <class Codes>
-std::vector<StoredRow> SparseStep<Codes>::exact_rows(size_t s, size_t head) const {
-  std::vector<StoredRow> rows;
-  for (size_t t = 0; t < static_cast<size_t>(c_.tails[s]); ++t)
-    rows.push_back(exact_row(tail_.at(s, t / 64), head, t % 64));
-  for (size_t t = 0; t < n_sinks(s); ++t) rows.push_back(exact_row(tail_.size + s, head, t));
-  return rows;
-}
-
-template <class Codes>
-std::vector<double> SparseStep<Codes>::cold_shares() const {
-  std::vector<double> shares;
-  for (size_t s = 0; s < c_.n_sequences(); ++s) {
-    for (size_t head = 0; n_sealed(s) > 0 && head < static_cast<size_t>(c_.n_kv_heads); ++head)
-      shares.push_back(cold_share(s, head, exact_rows(s, head)));
-  }
-  std::ranges::sort(shares);
-  return shares;
-}
-
-// Where the share is near the limit, what the device did: estimates are kept to an eighth of an octave.
-template <class Codes>
-bool SparseStep<Codes>::reads_cold(size_t s, size_t head, const std::vector<StoredRow>& exact) const {
-  if (c_.budget.cold <= 0) return true;
-  const double share = cold_share(s, head, exact);
-  if (std::abs(share / c_.budget.cold - 1) > 0.1) return share >= c_.budget.cold;
-  return n_read_[2 * (s * static_cast<size_t>(c_.n_kv_heads) + head)] > 0;
 }
 
 template <class Codes>
@@ -583,21 +529,21 @@ void SparseStep<Codes>::check_pair(size_t s, size_t head) const {
   const size_t pair = s * static_cast<size_t>(c_.n_kv_heads) + head;
   const size_t n = n_sealed(s);
   const int n_coded = static_cast<int>(n - n_sinks(s));
-  cuda::SparseCounts counts =
+  const cuda::SparseCounts counts =
       cuda::sparse_counts(c_.budget, c_.tails[s] + static_cast<int>(n_sinks(s)), n_coded);
-  std::vector<StoredRow> read = exact_rows(s, head), coded(n);
+  std::vector<StoredRow> read, coded(n);
+  for (size_t t = 0; t < static_cast<size_t>(c_.tails[s]); ++t)
+    read.push_back(exact_row(tail_.at(s, t / 64), head, t % 64));
+  for (size_t t = 0; t < n_sinks(s); ++t) read.push_back(exact_row(tail_.size + s, head, t));
   for (size_t t = 0; t < n; ++t) {
     if (marked(candidates_, pair, t)) coded[t] = coded_row(s, head, t);
   }
-  const bool is_read = reads_cold(s, head, read);
-  if (!is_read) counts = {0, 0};
   const PairScores scores = score_pair(s, head, read, coded);
   if (testing::Test::HasFatalFailure()) return;
   // Levels are an eighth of an octave apart, and offsets of heads are rounded to one.
   check_marks(candidates_, pair, scores.best_estimate, counts.n_candidates,
-              c_.budget.cold <= 0 && counts.n_candidates >= n_coded ? 1e30 : 0.27,
-              [&](size_t t) { return t >= n_sinks(s); });
-  if (cuda::by_mass(c_.budget) && is_read) {
+              counts.n_candidates >= n_coded ? 1e30 : 0.27, [&](size_t t) { return t >= n_sinks(s); });
+  if (cuda::by_mass(c_.budget)) {
     for (size_t t = 0; t < n; ++t)
       ASSERT_TRUE(scores.may_be_kept[t] || !marked(kept_, pair, t)) << "token " << t;
   } else {

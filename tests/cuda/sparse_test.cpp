@@ -79,45 +79,6 @@ TEST_F(CudaSparse, BudgetsByRowsShareAndMass) {
   check<Nested<4, 3>>(c);
 }
 
-// Of many pairs some are read and some are not, whatever decides how many rows are.
-TEST_F(CudaSparse, ColdRowsAreReadWhereTheySeemToMatter) {
-  SparseCase c = {.n_pages = {3, 40, 9, 0, 70, 1, 150, 5}, .tails = {600, 512, 40, 575, 570, 64, 513, 0}};
-  c.query_size = 0.3f;
-  const std::vector<double> shares = SparseStep<Nested<4, 3>>(c, 23).cold_shares();
-  const double limit = shares[shares.size() / 2];
-  ASSERT_LT(shares.front(), 0.8 * limit);
-  ASSERT_GT(shares.back(), 1.1 * limit);
-  for (const cuda::SparseBudget& budget :
-       {cuda::SparseBudget{0.075, 0, 0, 1, limit}, cuda::SparseBudget{0, 300, 0, 1.5, limit},
-        cuda::SparseBudget{0, 0, 0.9, 0.35, limit}}) {
-    for (const int blocks : {0, 1, 5}) {
-      c.budget = budget;
-      c.cluster_blocks = blocks;
-      SparseStep<Nested<4, 3>> step(c, 23);
-      step.run();
-      step.check();
-      size_t n_unread = 0;
-      for (size_t pair = 0; pair < c.n_pairs(); ++pair) n_unread += step.n_read()[2 * pair] == 0;
-      EXPECT_GT(n_unread, 2U);  // the sequence that has no coded rows
-      EXPECT_LT(n_unread, c.n_pairs() - 2);
-    }
-  }
-}
-
-TEST_F(CudaSparse, ColdRowsAreReadAlwaysOrNever) {
-  SparseCase c = {.n_pages = {30, 2}, .tails = {9, 513}};
-  for (const int group : {3, 9}) {
-    c.group = group;
-    for (const double cold : {1e-30, 2.0}) {
-      c.budget = {0.075, 0, 0, 1, cold};
-      SparseStep<Nested<4, 3>> step(c, 5);
-      step.run();
-      step.check();
-      for (size_t pair = 0; pair < c.n_pairs(); ++pair) EXPECT_EQ(step.n_read()[2 * pair] > 0, cold < 1);
-    }
-  }
-}
-
 TEST_F(CudaSparse, WithoutFramesSinksOrTailsAndWithExactRowsInBf16) {
   SparseCase c = {.n_pages = {20, 6}, .tails = {0, 90}};
   c.framed = false;

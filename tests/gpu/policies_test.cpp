@@ -66,7 +66,7 @@ class DevicePolicies : public testing::TestWithParam<int> {
   // the last that is chosen, that step is far from the CPU's, and most steps are not.
   static double distance(std::vector<double> all, const Recipe& recipe) {
     std::ranges::sort(all);
-    return recipe.select.given() || recipe.promote.given() ? all[all.size() / 2] : all.back();
+    return recipe.select.given() ? all[all.size() / 2] : all.back();
   }
 
   // Both take n steps along the text from `first` on, all sequences of the batch the same.
@@ -99,9 +99,6 @@ constexpr const char* kPolicies[] = {"logquant(reserve=96)",
                                      "streaming(window=300)",
                                      "streaming(window=77,sink=0)",
                                      "streaming(window=129,sink=16)",
-                                     "monarch(window=130,max_hot=130)",
-                                     "monarch(window=64,max_hot=64,cold=0.5)",
-                                     "monarch(window=200,max_hot=200,trigger=off)",
                                      "quest(budget=20%)",
                                      "quest(budget=160,page=32,dense=0)",
                                      "quest(budget=200,page=64,dense=1)",

@@ -16,9 +16,6 @@ struct SparseBudget {
   int rows = 0;             // above 0: so many instead, exact ones included
   double mass = 0;          // above 0: as many as hold this share of the attention mass, for each query head
   double candidates = 1.5;  // times the rows read; by mass: share of all tokens
-  // Above 0: coded rows of a KV head are read only where their estimated share of the attention, the largest
-  // over its query heads, reaches it; above 1: never. All numbers of rows are then of coded rows alone.
-  double cold = 0;
 };
 
 QUIRE_INLINE bool by_mass(const SparseBudget& budget) { return budget.mass > 0 && budget.mass < 1; }
@@ -40,7 +37,6 @@ QUIRE_INLINE int at_least(int n, int least) { return n > least ? n : least; }
 
 // n_coded rows can be chosen from; n_exact others are read in any case.
 QUIRE_INLINE SparseCounts sparse_counts(const SparseBudget& budget, int n_exact, int n_coded) {
-  if (budget.cold > 0) n_exact = 0;
   const int n_tokens = n_exact + n_coded;
   if (budget.mass > 0) {
     const int n_wanted = at_least(rows_of_share(budget.candidates, n_tokens), kLeastRows);

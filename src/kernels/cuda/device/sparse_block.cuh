@@ -45,7 +45,6 @@ struct SparseShared {
   float2 exact_sums[kMostSparseHeads];
   float2 score_sums[kMostSparseHeads];
   float coded_sums[kMostSparseHeads];  // of weights of values
-  float cold_sums[kMostSparseHeads];   // see sum_cold()
   int counts[kLevels];                 // of rows by level
   int score_counts[kLevels];
   int n_kept;

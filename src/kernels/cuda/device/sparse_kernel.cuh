@@ -227,15 +227,10 @@ __device__ inline Candidates propose(const SparseBlock& block, const Estimates& 
     cluster_wait();
     find_offsets(block);
     __syncthreads();
-    if (block.a.budget.cold > 0 && !reads_cold(block, estimates)) {
-      limit = {kLevels, 0, 0};
-      mark_none(block, marks);
-    } else {
-      level_rows(block, estimates);
-      cluster_wait();
-      limit = find_limit(block.shared, block.shared.counts, n_wanted, block.n_blocks, block.rank);
-      compare_levels(block, estimates, limit.level);
-    }
+    level_rows(block, estimates);
+    cluster_wait();
+    limit = find_limit(block.shared, block.shared.counts, n_wanted, block.n_blocks, block.rank);
+    compare_levels(block, estimates, limit.level);
   }
   __syncthreads();
   const int n = settle_marks(block, limit.n_ties, marks);
@@ -280,8 +275,7 @@ __global__ void __launch_bounds__(32 * kMostSparseWarps, 1)
   const int n_tail = a.exact.n_tokens[block.sequence];
   const int n_sinks = n_sealed > 0 ? a.n_sinks : 0;
   const SparseCounts counts = sparse_counts(a.budget, n_tail + n_sinks, n_sealed - n_sinks);
-  const int n_coded = n_sealed - n_sinks;
-  const bool everything = n_coded == 0 || (a.budget.cold <= 0 && counts.n_candidates >= n_coded);
+  const bool everything = counts.n_candidates >= n_sealed - n_sinks;
   __syncthreads();  // numbers of pages
   if (!everything) fetch_first_pages<kHeadDim>(block);
   prepare<kHeadDim, kKeyBits, kValueBits>(params, block);

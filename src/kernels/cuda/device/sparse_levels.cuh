@@ -8,10 +8,6 @@
 
 namespace quire::cuda {
 
-// As the CPU's kLevelStretch: estimates are means and spread less than scores; stretched by this they have as
-// large a sum (attention/cold_rows.cpp).
-constexpr float kColdStretch = 1.25f;
-
 // warp_sums of the group's heads become one sum of the block each.
 __device__ __noinline__ inline void sum_warps(SparseShared& shared, int group, float2* sums) {
   if ((int)threadIdx.x >= group) return;
@@ -82,19 +78,6 @@ struct FourEstimates {
       best[3] = add_max(__byte_perm(bytes[c].y, 0, 0x4342), base, best[3]);
     }
   }
-  // What sum_cold() adds up, of each head.
-  __device__ __forceinline__ void add_stretched(const int* offsets, float (&sums)[4]) const {
-    const float maximum[4] = {maxima.x, maxima.y, maxima.z, maxima.w};
-#pragma unroll
-    for (int c = 0; c < 4; ++c) {
-      const float below = maximum[c] - (float)offsets[c] - (kLevels - 1);
-#pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        const uint32_t byte = (i < 4 ? bytes[c].x : bytes[c].y) >> (8 * (i % 4)) & 0xffu;
-        sums[c] += power_of_two(kColdStretch / kLevelsOfOctave * ((float)byte + below));
-      }
-    }
-  }
 };
 
 // Levels of the rows of the block's pages, and how many rows have each: a thread takes rows 8 i + g of a
@@ -129,52 +112,6 @@ __device__ inline void level_rows(const SparseBlock& block, const Estimates& fro
     *from.levels_at(page, i % 8) = {__byte_perm(best[0], best[1], 0x6420),
                                     __byte_perm(best[2], best[3], 0x6420)};
   }
-}
-
-// Of the block's coded rows: sums of 2^(stretched estimate), relative to the stretched offset of the head.
-// Estimates are taken as they are kept, an eighth of an octave apart. warp_sums are free.
-__device__ __noinline__ inline void sum_cold(const SparseBlock& block, const Estimates& from) {
-  SparseShared& shared = block.shared;
-#pragma unroll 1
-  for (int four = 0; four < block.n_head_fours; ++four) {
-    float sums[4] = {};
-#pragma unroll 1
-    for (int i = (int)threadIdx.x; i < 8 * block.n_pages; i += (int)blockDim.x) {
-      FourEstimates own;
-      own.load(from, i / 8 * block.n_head_fours + four, i / 8, i % 8);
-      own.add_stretched(shared.offsets + 4 * four, sums);
-    }
-#pragma unroll
-    for (int c = 0; c < 4; ++c) {
-      for (int lanes = 16; lanes > 0; lanes /= 2) sums[c] += __shfl_xor_sync(kAllLanes, sums[c], lanes);
-      if (lane_index() == 0) shared.warp_sums[warp_index()][4 * four + c].x = sums[c];
-    }
-  }
-  __syncthreads();
-  if ((int)threadIdx.x >= block.a.group) return;
-  float all = 0.0f;
-  for (int warp = 0; warp < (int)blockDim.x / 32; ++warp) all += shared.warp_sums[warp][threadIdx.x].x;
-  shared.cold_sums[threadIdx.x] = all;
-}
-
-// Whether the pair's coded rows seem to have their share for any head; the same in all blocks of the cluster.
-// After find_offsets(). A warp a head.
-__device__ __noinline__ inline bool reads_cold(const SparseBlock& block, const Estimates& from) {
-  SparseShared& shared = block.shared;
-  sum_cold(block, from);
-  cluster_wait();
-  bool reads = false;
-#pragma unroll 1
-  for (int head = warp_index(); head < block.a.group; head += (int)blockDim.x / 32) {
-    float sum = lane_index() < block.n_blocks ? of_block(shared.cold_sums, lane_index())[head] : 0.0f;
-    for (int lanes = 16; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(kAllLanes, sum, lanes);
-    const float exact = octaves_of(sum_blocks(shared.exact_sums, block.n_blocks, head));
-    const float cold = kColdStretch / kLevelsOfOctave * (float)shared.offsets[head] + __log2f(sum);
-    // exact -inf: 1; sum 0: 0, but where both are none there is nothing to read either.
-    const float share = sum > 0.0f ? 1.0f / (1.0f + exp2f(exact - cold - shared.bias[head])) : 0.0f;
-    reads = reads || share >= (float)block.a.budget.cold;
-  }
-  return __syncthreads_or(reads) != 0;
 }
 
 // counts: of every block of the cluster, levels 1 .. 255. A level a thread.
@@ -265,11 +202,6 @@ __device__ inline int settle_marks(const SparseBlock& block, int n_ties, PageMar
   }
   __syncthreads();
   return n;
-}
-
-__device__ inline void mark_none(const SparseBlock& block, PageMarks* marks) {
-#pragma unroll 1
-  for (int page = (int)threadIdx.x; page < block.n_pages; page += (int)blockDim.x) marks[page] = {0, 0};
 }
 
 // All rows but the sinks.
