@@ -36,15 +36,14 @@ PagesShape DeviceCache::pages_shape(const CacheShape& shape, const DeviceRecipe&
 
 DeviceCache::CodedLayout DeviceCache::coded_layout(const DeviceRecipe& recipe, int d) {
   if (!recipe.seals()) return {};
-  const bool is_signvq = recipe.kind == AttentionKind::kSignVq;
-  if (recipe.offloads)
-    return {is_signvq ? cuda::signvq_index_bytes(d) : aligned(cuda::sparse_index_bytes(d)), 0, 0};
   if (recipe.kind == AttentionKind::kSparse) {
-    return {aligned(cuda::sparse_index_bytes(d)), aligned(cuda::sparse_key_bytes(recipe.key_bits, d)),
-            aligned(cuda::sparse_value_bytes(d))};
+    const int64_t index = aligned(cuda::sparse_index_bytes(d));
+    if (recipe.offloads) return {index, 0, 0};
+    return {index, aligned(cuda::sparse_key_bytes(recipe.key_bits, d)), aligned(cuda::sparse_value_bytes(d))};
   }
-  if (is_signvq) {
-    return {cuda::signvq_index_bytes(d), int64_t{kPageTokens} * cuda::signvq_row_bytes(d), 0};
+  if (recipe.kind == AttentionKind::kSignVq) {
+    const int64_t rows = recipe.offloads ? 0 : int64_t{kPageTokens} * cuda::signvq_row_bytes(d);
+    return {cuda::signvq_index_bytes(d), rows, 0};
   }
   return staged_layout(recipe, d);
 }

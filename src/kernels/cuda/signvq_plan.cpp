@@ -45,9 +45,9 @@ SignVqPlan plan_signvq(const SignVqAttention& a, int n_multiprocessors) {
   const int n_tiles = n_pairs * quotient_up(a.group, kTileHeads);
   const int n_places = kResidentBlocks * n_multiprocessors;
   const int most_tokens = 64 * a.page_table_stride;
-  const int n_rows = std::max(sparse_counts(a.budget, 0, most_tokens).n_rows, kMostKeptRows);
   SignVqPlan plan{};
   plan.most_rows = sparse_counts(a.budget, 0, most_tokens).n_rows;
+  const int n_rows = std::max(plan.most_rows, kMostKeptRows);
   plan.scan_blocks = share_blocks(n_places, n_pairs, quotient_up(most_tokens, kStepTokens * kWarps));
   // Blocks that have to be merged cost as much as two tiles more for every warp.
   const int most_blocks = n_rows <= kAloneRows ? 1 : quotient_up(n_rows, kTileRows * kWarps);

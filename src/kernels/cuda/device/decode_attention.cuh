@@ -417,23 +417,21 @@ __device__ __forceinline__ int tiles_before(const DecodeAttention& a, int n_toke
   return a.window > 0 ? max(0, n_tokens - a.window) / tile_tokens : 0;
 }
 
-// prefix [n_sequences + 1]: tiles of a head of the sequences before. By warp 0; nobody waits.
+// prefix [n_sequences + 1]: tiles of a head of the sequences before. By one warp; nobody waits.
 __device__ __forceinline__ void sum_tiles(const DecodeAttention& a, int tile_tokens, int* prefix) {
-  if (warp_index() == 0) {
-    int before = 0;
-    for (int first = 0; first < a.n_sequences; first += 32) {
-      const int sequence = first + lane_index();
-      const int n_tokens = sequence < a.n_sequences ? a.n_tokens[sequence] : 0;
-      int sum = tiles_of(n_tokens, tile_tokens) - tiles_before(a, n_tokens, tile_tokens);
-      for (int lanes = 1; lanes < 32; lanes *= 2) {
-        const int other = __shfl_up_sync(kAllLanes, sum, lanes);
-        if (lane_index() >= lanes) sum += other;
-      }
-      if (sequence < a.n_sequences) prefix[sequence + 1] = before + sum;
-      before += __shfl_sync(kAllLanes, sum, 31);
+  int before = 0;
+  for (int first = 0; first < a.n_sequences; first += 32) {
+    const int sequence = first + lane_index();
+    const int n_tokens = sequence < a.n_sequences ? a.n_tokens[sequence] : 0;
+    int sum = tiles_of(n_tokens, tile_tokens) - tiles_before(a, n_tokens, tile_tokens);
+    for (int lanes = 1; lanes < 32; lanes *= 2) {
+      const int other = __shfl_up_sync(kAllLanes, sum, lanes);
+      if (lane_index() >= lanes) sum += other;
     }
-    if (lane_index() == 0) prefix[0] = 0;
+    if (sequence < a.n_sequences) prefix[sequence + 1] = before + sum;
+    before += __shfl_sync(kAllLanes, sum, 31);
   }
+  if (lane_index() == 0) prefix[0] = 0;
 }
 
 // Sequences without tokens, which no tile stands for; by the block's first n_threads.
@@ -455,7 +453,7 @@ __global__ void __launch_bounds__(32 * Rows::kMostWarps, Rows::kResidentBlocks)
     decode_attention(const __grid_constant__ AttentionParams<Rows> params) {
   __shared__ int prefix[kMaxSequences + 1];
   const DecodeAttention& a = params.a;
-  sum_tiles(a, Rows::kTileTokens, prefix);
+  if (warp_index() == 0) sum_tiles(a, Rows::kTileTokens, prefix);
   Rows::make_tables(params.tables);
   clear_empty_sequences(a, (int)blockDim.x);
   __syncthreads();

@@ -8,34 +8,28 @@
 // same dims then lie in different banks for every head size.
 #pragma once
 
-#include "kernels/cuda/device/warp.cuh"
+#include "kernels/cuda/device/row_tiles.cuh"
 
 namespace quire::cuda {
 
 template <class Number_, int kHeadDim_>
-struct ExactRows {
-  using Number = Number_;
-  static constexpr int kHeadDim = kHeadDim_;
+struct ExactRows : RowTiles<Number_, kHeadDim_> {
+  using Tiles = RowTiles<Number_, kHeadDim_>;
+  using Tiles::kHeadDim, Tiles::kTokenTiles, Tiles::kQuerySteps, Tiles::kOutTiles;
+  using Tiles::kTileTokens;
+  using typename Tiles::Number;
   static constexpr int kMostWarps = 6;       // of a block
   static constexpr int kResidentBlocks = 2;  // of a multiprocessor
-  static constexpr int kTileTokens = 16;
-  static constexpr int kTokenTiles = 1;  // of 16 tokens
-  static constexpr int kQuerySteps = kHeadDim / 16;
-  static constexpr int kOutTiles = kHeadDim / 16;
   static constexpr int kRowBytes = 2 * kHeadDim;
   static constexpr int kStride = kRowBytes + 16;
   static constexpr int kKeyStageBytes = kTileTokens * kStride;
   static constexpr int kValueStageBytes = kTileTokens * kStride;
   static constexpr int kTableBytes = 0;
 
-  struct Tables {};
-  struct ValueScale {};
-
-  static __device__ void make_tables(const Tables&) {}
+  static __device__ void make_tables(const typename Tiles::Tables&) {}
 
   // Dim of number e of a lane's part of step `step` of the queries (warp.cuh: b of multiply_add).
   static __device__ int query_dim(int step, int c, int e) { return 16 * step + 2 * c + e % 2 + 8 * (e / 2); }
-  static __device__ int token_in_tile(int, int half, int g) { return 8 * half + g; }
   static __device__ int out_dim(int tile, int half, int g) { return 16 * tile + 8 * half + g; }
 
   // page: the KV head's keys or values. Rows that no token has become zeros: what memory holds there may be
@@ -78,8 +72,6 @@ struct ExactRows {
     }
   }
 
-  static __device__ float weigh(const uint8_t*, float (&)[kTokenTiles][4], ValueScale&, int) { return 1.0f; }
-
   static __device__ void accumulate(const uint8_t* stage, const uint32_t (&p)[kTokenTiles][2],
                                     float (&o)[kOutTiles][4]) {
     const int lane = lane_index();
@@ -91,8 +83,6 @@ struct ExactRows {
       multiply_add(Number{}, o[tile], a, p[0]);
     }
   }
-
-  static __device__ float value_unit(const ValueScale&) { return 1.0f; }
 };
 
 }  // namespace quire::cuda

@@ -28,19 +28,12 @@ __device__ __forceinline__ uint32_t half_pair(uint32_t two) {
 
 // `Lines` says where 16 bytes of a row lie in shared memory: offset(row, piece).
 template <class Lines, int kHeadDim_>
-struct Fp8Products {
-  using Number = __half;
-  static constexpr int kHeadDim = kHeadDim_;
-  static constexpr int kTileTokens = 16;
-  static constexpr int kTokenTiles = 1;  // of 16 tokens
-  static constexpr int kQuerySteps = kHeadDim / 16;
-  static constexpr int kOutTiles = kHeadDim / 16;
-
-  struct Tables {};
-  struct ValueScale {};
+struct Fp8Products : RowTiles<__half, kHeadDim_> {
+  using Tiles = RowTiles<__half, kHeadDim_>;
+  using Tiles::kHeadDim, Tiles::kTokenTiles, Tiles::kQuerySteps, Tiles::kOutTiles;
+  using typename Tiles::Number;
 
   static __device__ int query_dim(int step, int c, int e) { return 16 * step + 4 * c + e; }
-  static __device__ int token_in_tile(int, int half, int g) { return 8 * half + g; }
   static __device__ int out_dim(int tile, int half, int g) { return 16 * tile + 2 * g + half; }
 
   // Where this lane's row of the matrices of pieces `piece` and the one after it begins; there may be no
@@ -70,8 +63,6 @@ struct Fp8Products {
     for (int e = 0; e < 4; ++e) s[0][e] += other[e];
   }
 
-  static __device__ float weigh(const uint8_t*, float (&)[kTokenTiles][4], ValueScale&, int) { return 1.0f; }
-
   // A matrix's first dims of two tokens, then their second dims.
   static __device__ void add_tile(uint32_t first_tokens, uint32_t other_tokens, const uint32_t (&p)[2],
                                   float (&o)[4]) {
@@ -91,8 +82,6 @@ struct Fp8Products {
       if (t + 1 < kOutTiles) add_tile(m[2], m[3], p[0], o[t + 1 < kOutTiles ? t + 1 : t]);
     }
   }
-
-  static __device__ float value_unit(const ValueScale&) { return 1.0f; }
 };
 
 // For streamed_attention.cuh.

@@ -74,25 +74,6 @@ struct StreamShared {
   int boxes_before[kMaxSequences + 1];  // of a head, in the sequences before
 };
 
-// Sums of boxes of a head over the sequences before each.
-template <class Rows>
-__device__ void sum_boxes(const DecodeAttention& a, int* sums) {
-  int before = 0;
-  for (int start = 0; start < a.n_sequences; start += 32) {
-    const int sequence = start + lane_index();
-    const int n_tokens = sequence < a.n_sequences ? a.n_tokens[sequence] : 0;
-    int sum = tiles_of(n_tokens, Rows::Box::kTokens) - tiles_before(a, n_tokens, Rows::Box::kTokens);
-    for (int lanes = 1; lanes < 32; lanes *= 2) {
-      const int other = __shfl_up_sync(kAllLanes, sum, lanes);
-      if (lane_index() >= lanes) sum += other;
-    }
-    if (sequence < a.n_sequences) sums[sequence + 1] = before + sum;
-    before += __shfl_sync(kAllLanes, sum, 31);
-  }
-  if (lane_index() == 0) sums[0] = 0;
-  __syncwarp();
-}
-
 // The copying warp.
 template <class Rows>
 struct Feeder {
@@ -126,7 +107,8 @@ struct Feeder {
 template <class Rows>
 __device__ void Feeder<Rows>::take_part() {
   const DecodeAttention& a = params.a;
-  sum_boxes<Rows>(a, shared.boxes_before);
+  sum_tiles(a, kBoxTokens, shared.boxes_before);
+  __syncwarp();
   heads = a.n_kv_heads * params.head_tiles;
   const int n_all = shared.boxes_before[a.n_sequences] * heads;
   parts = equal_parts(n_all, (int)gridDim.x, Shape::kGroups);

@@ -10,7 +10,7 @@
 //   other lines          as they are: at most four rows meet (192 bytes)
 #pragma once
 
-#include "kernels/cuda/device/warp.cuh"
+#include "kernels/cuda/device/row_tiles.cuh"
 
 namespace quire::cuda {
 
@@ -43,21 +43,14 @@ struct StreamedBox {
 };
 
 template <class Number_, int kHeadDim_>
-struct StreamedRows {
-  using Number = Number_;
-  using Box = StreamedBox<2 * kHeadDim_>;
-  static constexpr int kHeadDim = kHeadDim_;
-  static constexpr int kTileTokens = 16;
-  static constexpr int kTokenTiles = 1;  // of 16 tokens
-  static constexpr int kQuerySteps = kHeadDim / 16;
-  static constexpr int kOutTiles = kHeadDim / 16;
-
-  struct Tables {};
-  struct ValueScale {};
+struct StreamedRows : RowTiles<Number_, kHeadDim_> {
+  using Tiles = RowTiles<Number_, kHeadDim_>;
+  using Tiles::kHeadDim, Tiles::kTokenTiles, Tiles::kQuerySteps, Tiles::kOutTiles;
+  using typename Tiles::Number;
+  using Box = StreamedBox<2 * kHeadDim>;
 
   // As in exact_rows.cuh.
   static __device__ int query_dim(int step, int c, int e) { return 16 * step + 2 * c + e % 2 + 8 * (e / 2); }
-  static __device__ int token_in_tile(int, int half, int g) { return 8 * half + g; }
   static __device__ int out_dim(int tile, int half, int g) { return 16 * tile + 8 * half + g; }
 
   static __device__ void score(const uint8_t* tile, const uint32_t (&q)[kQuerySteps][2],
@@ -75,8 +68,6 @@ struct StreamedRows {
     for (int e = 0; e < 4; ++e) s[0][e] += other[e];
   }
 
-  static __device__ float weigh(const uint8_t*, float (&)[kTokenTiles][4], ValueScale&, int) { return 1.0f; }
-
   static __device__ void accumulate(const uint8_t* tile, const uint32_t (&p)[kTokenTiles][2],
                                     float (&o)[kOutTiles][4]) {
     const int lane = lane_index();
@@ -88,8 +79,6 @@ struct StreamedRows {
       multiply_add(Number{}, o[t], a, p[0]);
     }
   }
-
-  static __device__ float value_unit(const ValueScale&) { return 1.0f; }
 };
 
 }  // namespace quire::cuda
